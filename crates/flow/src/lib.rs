@@ -1,0 +1,1 @@
+//! The flow table: one choice per connection, found again in both directions.

@@ -1,0 +1,2 @@
+//! The command `switchboard-te`.
+fn main() {}

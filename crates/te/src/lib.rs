@@ -1,0 +1,1 @@
+//! Traffic engineering for wide-area service chains (Switchboard paper, section 4).
