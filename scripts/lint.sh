@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Formatters, linters, the direction of imports, and whether generated code is current.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+failed=0
+say() { printf 'lint: %s\n' "$*"; }
+fail() { printf 'lint: FAILED: %s\n' "$*" >&2; failed=1; }
+
+say gofmt
+unformatted=$(git ls-files '*.go' | grep -v '^gen/' | xargs -r gofmt -l)
+[ -z "$unformatted" ] || fail "gofmt these files (make fmt): $unformatted"
+
+say "go vet, staticcheck"
+go vet ./... || fail "go vet"
+staticcheck $(go list ./... | grep -v '/gen/') || fail "staticcheck"
+
+say "cargo fmt, clippy"
+cargo fmt --all --check >/dev/null || fail "cargo fmt --all (make fmt)"
+cargo clippy --quiet --locked --workspace --all-targets -- -D warnings || fail "clippy"
+
+say "protocol buffers"
+buf lint || fail "buf lint"
+buf format -d --exit-code >/dev/null || fail "buf format (make fmt)"
+generated=$(mktemp -d)
+trap 'rm -rf "$generated"' EXIT
+buf generate -o "$generated"
+diff -r gen "$generated/gen" >/dev/null || fail "generated code is not current (make gen)"
+
+say "directions of imports"
+scripts/import-directions.sh || fail "import directions"
+
+exit $failed
