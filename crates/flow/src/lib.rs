@@ -1,1 +1,42 @@
 //! The flow table: one choice per connection, found again in both directions.
+//!
+//! A [`FlowTable`] belongs to one thread, which alone reads and writes it; a forwarder has one per worker and address
+//! family. It maps a key (interned service path and stage, and the 5-tuple in forward orientation) to two interned
+//! hops and 16 bits of the caller's. Look-ups come in bursts; nothing in here ever stops to walk the whole table:
+//! growth, ageing, export and removal by predicate all go in steps.
+//!
+//! What holds:
+//! - Memory never exceeds the bound given. A full table refuses new connections ([`Insertion::Full`]) and keeps
+//!   the ones it has; the caller then steers by consistent hash alone.
+//! - An entry is never removed before its state's idle time is over, whatever the clock's wrap or the sweep's pace.
+//! - Buckets are chosen by a keyed hash, so that nobody without the key can aim collisions.
+//!
+//! Deliberately absent: locks, threads, I/O, packet parsing, any meaning of the interned ids.
+
+#[doc(hidden)]
+pub mod bucket;
+mod config;
+mod entry;
+mod hash;
+mod key;
+mod lookup;
+mod memory;
+mod room;
+mod scan;
+mod shape;
+pub mod state;
+mod stats;
+mod table;
+mod timers;
+
+pub use config::{Config, ConfigError};
+pub use entry::{FlowEntry, Found, Hops, Position};
+pub use hash::{HashFunction, siphash};
+pub use key::{FlowKey, Ipv4Key, Ipv6Key};
+pub use lookup::BURST;
+pub use memory::{Pages, ReserveError};
+pub use scan::{AgeStep, Scan, Verdict, Visited};
+pub use state::{Direction, State};
+pub use stats::{Counters, Stats};
+pub use table::{FlowTable, Insertion, Ipv4Table, Ipv6Table};
+pub use timers::{InvalidTimeout, MAX_IDLE, Timeouts};

@@ -1,0 +1,242 @@
+//! Buckets: whole cache lines of entries, as bytes.
+//!
+//! ```text
+//! Bucket4, one line of 64 bytes                     entry, 21 bytes
+//!  +---------+---------+---------+---+               0        8        15   17   19   21
+//!  | entry 0 | entry 1 | entry 2 | - |               +--------+--------+----+----+----+
+//!  +---------+---------+---------+---+               | addr.  |  head  | up |down|tag |
+//!  0         21        42        63  64              +--------+--------+----+----+----+
+//! Bucket6, three lines of 64 bytes                  entry, 45 bytes
+//!  +---------+-----+---------+----------+            0        32       39   41   43   45
+//!  | entry 0 | ... | entry 3 | 12 spare |            +--------+--------+----+----+----+
+//!  +---------+-----+---------+----------+            | addr.  |  head  | up |down|tag |
+//!  0         45    135       180        192          +--------+--------+----+----+----+
+//! ```
+//!
+//! All numbers are little-endian. The head is the key's, with its twelve quotient bits replaced by the entry's
+//! place, state and age ([`crate::entry`]). A bucket of zeroes is empty, so fresh memory needs no set-up.
+
+use crate::entry::{Hops, MATCH_MASK, PLACE_MASK};
+
+/// An entry as stored: key without its quotient, place, state, age, and hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored<A> {
+    /// The addresses, mixed with the quotient.
+    pub addresses: A,
+    /// Head with place, state and age in its lowest twelve bits.
+    pub head: u64,
+    /// The choice made for the connection.
+    pub hops: Hops,
+}
+
+/// Fixed-size groups of entry slots, safe to view as plain zero-initialised bytes.
+///
+/// # Safety
+/// Implementors are valid for every bit pattern (the memory they live in is mapped, not constructed) and have a
+/// size that is a multiple of their alignment.
+pub unsafe trait Bucket: Sized + Copy + 'static {
+    /// The key's address words.
+    type Addresses: Copy + Eq;
+    /// Entries per bucket; at most 4.
+    const SLOTS: usize;
+
+    /// The slot whose key and place equal those given ([`MATCH_MASK`]).
+    fn find(&self, addresses: Self::Addresses, head: u64) -> Option<usize>;
+    /// The head of a slot.
+    fn head(&self, slot: usize) -> u64;
+    /// Replaces the lowest 16 bits of a head.
+    fn set_low(&mut self, slot: usize, low: u16);
+    /// The hops of a slot.
+    fn hops(&self, slot: usize) -> Hops;
+    /// Replaces the hops of a slot.
+    fn set_hops(&mut self, slot: usize, hops: Hops);
+    /// The whole entry of a slot.
+    fn load(&self, slot: usize) -> Stored<Self::Addresses>;
+    /// Replaces the whole entry of a slot.
+    fn store(&mut self, slot: usize, entry: &Stored<Self::Addresses>);
+    /// Marks a slot empty.
+    fn clear(&mut self, slot: usize);
+
+    /// The first empty slot.
+    #[inline(always)]
+    fn free(&self) -> Option<usize> {
+        (0..Self::SLOTS).find(|&slot| !self.is_used(slot))
+    }
+
+    /// Whether a slot holds an entry.
+    #[inline(always)]
+    fn is_used(&self, slot: usize) -> bool {
+        self.head(slot) & PLACE_MASK != 0
+    }
+}
+
+#[inline(always)]
+fn read_u16(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
+}
+
+#[inline(always)]
+fn read_u64(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+#[inline(always)]
+fn read_u128(bytes: &[u8], at: usize) -> u128 {
+    u128::from_le_bytes(bytes[at..at + 16].try_into().expect("sixteen bytes"))
+}
+
+#[inline(always)]
+fn read_hops(bytes: &[u8], at: usize) -> Hops {
+    Hops {
+        upstream: read_u16(bytes, at),
+        downstream: read_u16(bytes, at + 2),
+        tag: read_u16(bytes, at + 4),
+    }
+}
+
+#[inline(always)]
+fn write_hops(bytes: &mut [u8], at: usize, hops: Hops) {
+    bytes[at..at + 2].copy_from_slice(&hops.upstream.to_le_bytes());
+    bytes[at + 2..at + 4].copy_from_slice(&hops.downstream.to_le_bytes());
+    bytes[at + 4..at + 6].copy_from_slice(&hops.tag.to_le_bytes());
+}
+
+/// Three IPv4 entries in one cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub struct Bucket4([u8; 64]);
+
+const ENTRY4: usize = 21;
+const HEAD4: usize = 8;
+const HOPS4: usize = 15;
+
+// SAFETY: an array of bytes, 64 of them, aligned to 64.
+unsafe impl Bucket for Bucket4 {
+    type Addresses = u64;
+    const SLOTS: usize = 3;
+
+    #[inline(always)]
+    fn find(&self, addresses: u64, head: u64) -> Option<usize> {
+        let differs = |slot: usize| {
+            (read_u64(&self.0, slot * ENTRY4) ^ addresses)
+                | ((read_u64(&self.0, slot * ENTRY4 + HEAD4) ^ head) & MATCH_MASK)
+        };
+        // Computed for every slot and then chosen, so that the only branch is "found or not".
+        let (first, second, third) = (differs(0) == 0, differs(1) == 0, differs(2) == 0);
+        let slot = usize::from(second) | usize::from(third) << 1;
+        (first | second | third).then_some(slot)
+    }
+
+    #[inline(always)]
+    fn head(&self, slot: usize) -> u64 {
+        read_u64(&self.0, slot * ENTRY4 + HEAD4) & ((1 << 56) - 1)
+    }
+
+    #[inline(always)]
+    fn set_low(&mut self, slot: usize, low: u16) {
+        let at = slot * ENTRY4 + HEAD4;
+        self.0[at..at + 2].copy_from_slice(&low.to_le_bytes());
+    }
+
+    #[inline(always)]
+    fn hops(&self, slot: usize) -> Hops {
+        read_hops(&self.0, slot * ENTRY4 + HOPS4)
+    }
+
+    #[inline(always)]
+    fn set_hops(&mut self, slot: usize, hops: Hops) {
+        write_hops(&mut self.0, slot * ENTRY4 + HOPS4, hops);
+    }
+
+    #[inline(always)]
+    fn load(&self, slot: usize) -> Stored<u64> {
+        Stored {
+            addresses: read_u64(&self.0, slot * ENTRY4),
+            head: self.head(slot),
+            hops: self.hops(slot),
+        }
+    }
+
+    #[inline(always)]
+    fn store(&mut self, slot: usize, entry: &Stored<u64>) {
+        let at = slot * ENTRY4;
+        self.0[at..at + 8].copy_from_slice(&entry.addresses.to_le_bytes());
+        self.0[at + HEAD4..at + HOPS4].copy_from_slice(&entry.head.to_le_bytes()[..7]);
+        self.set_hops(slot, entry.hops);
+    }
+
+    #[inline(always)]
+    fn clear(&mut self, slot: usize) {
+        self.0[slot * ENTRY4..(slot + 1) * ENTRY4].fill(0);
+    }
+}
+
+/// Four IPv6 entries in three cache lines.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub struct Bucket6([u8; 192]);
+
+const ENTRY6: usize = 45;
+const HEAD6: usize = 32;
+const HOPS6: usize = 39;
+
+// SAFETY: an array of bytes, 192 of them, aligned to 64.
+unsafe impl Bucket for Bucket6 {
+    type Addresses = [u128; 2];
+    const SLOTS: usize = 4;
+
+    #[inline(always)]
+    fn find(&self, addresses: [u128; 2], head: u64) -> Option<usize> {
+        (0..Self::SLOTS).find(|&slot| {
+            let at = slot * ENTRY6;
+            (read_u64(&self.0, at + HEAD6) ^ head) & MATCH_MASK == 0
+                && read_u128(&self.0, at) == addresses[0]
+                && read_u128(&self.0, at + 16) == addresses[1]
+        })
+    }
+
+    #[inline(always)]
+    fn head(&self, slot: usize) -> u64 {
+        read_u64(&self.0, slot * ENTRY6 + HEAD6) & ((1 << 56) - 1)
+    }
+
+    #[inline(always)]
+    fn set_low(&mut self, slot: usize, low: u16) {
+        let at = slot * ENTRY6 + HEAD6;
+        self.0[at..at + 2].copy_from_slice(&low.to_le_bytes());
+    }
+
+    #[inline(always)]
+    fn hops(&self, slot: usize) -> Hops {
+        read_hops(&self.0, slot * ENTRY6 + HOPS6)
+    }
+
+    #[inline(always)]
+    fn set_hops(&mut self, slot: usize, hops: Hops) {
+        write_hops(&mut self.0, slot * ENTRY6 + HOPS6, hops);
+    }
+
+    #[inline(always)]
+    fn load(&self, slot: usize) -> Stored<[u128; 2]> {
+        let at = slot * ENTRY6;
+        Stored {
+            addresses: [read_u128(&self.0, at), read_u128(&self.0, at + 16)],
+            head: self.head(slot),
+            hops: self.hops(slot),
+        }
+    }
+
+    #[inline(always)]
+    fn store(&mut self, slot: usize, entry: &Stored<[u128; 2]>) {
+        let at = slot * ENTRY6;
+        self.0[at..at + 16].copy_from_slice(&entry.addresses[0].to_le_bytes());
+        self.0[at + 16..at + 32].copy_from_slice(&entry.addresses[1].to_le_bytes());
+        self.0[at + HEAD6..at + HOPS6].copy_from_slice(&entry.head.to_le_bytes()[..7]);
+        self.set_hops(slot, entry.hops);
+    }
+
+    #[inline(always)]
+    fn clear(&mut self, slot: usize) {
+        self.0[slot * ENTRY6..(slot + 1) * ENTRY6].fill(0);
+    }
+}

@@ -1,0 +1,126 @@
+//! What an entry says, and how place, state and age share the twelve bits that the key's quotient left free.
+//!
+//! ```text
+//!   11            5 4     2 1     0
+//!  +---------------+-------+-------+
+//!  |      age      | state | place |
+//!  +---------------+-------+-------+
+//! ```
+//! *Place* is 0 in an empty slot, 1 in the bucket of the key's first choice, 2 in that of its second. *State* is a
+//! [`State`]. *Age* is when the connection was last seen, in units that depend on the state's idle time
+//! ([`crate::timers`]), modulo 128.
+
+use std::num::NonZeroU32;
+
+use crate::key::QUOTIENT_MASK;
+use crate::state::State;
+
+pub(crate) const PLACE_MASK: u64 = 0b11;
+pub(crate) const FIRST: u64 = 1;
+pub(crate) const SECOND: u64 = 2;
+pub(crate) const STATE_SHIFT: u32 = 2;
+pub(crate) const AGE_SHIFT: u32 = 5;
+pub(crate) const AGE_MASK: u32 = 0x7f;
+
+/// The bits of a head that tell entries apart: key and place, not state and age, nor the byte above the head.
+pub(crate) const MATCH_MASK: u64 = ((1 << 56) - 1) & !QUOTIENT_MASK | PLACE_MASK;
+
+/// The choice made for a connection, as interned ids that only the caller can read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Hops {
+    /// Where packets of the reverse direction go: the previous hop.
+    pub upstream: u16,
+    /// Where packets of the forward direction go: the next hop.
+    pub downstream: u16,
+    /// Free for the caller: a rule's generation, or the instance attached here.
+    pub tag: u16,
+}
+
+/// Where an entry lies. Valid until the next call that inserts, removes, ages or scans: entries move then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Position(NonZeroU32);
+
+impl Position {
+    #[inline(always)]
+    pub(crate) fn new(bucket: u32, slot: usize) -> Self {
+        // Slots are at most 4 and numbered from 0; bucket numbers stay below 2^29 (`MAX_BUCKETS`).
+        Self(NonZeroU32::MIN.saturating_add(bucket << 2 | slot as u32))
+    }
+
+    #[inline(always)]
+    pub(crate) fn bucket(self) -> u32 {
+        (self.0.get() - 1) >> 2
+    }
+
+    #[inline(always)]
+    pub(crate) fn slot(self) -> usize {
+        (self.0.get() - 1) as usize & 3
+    }
+}
+
+/// A connection found in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// For [`crate::FlowTable::on_packet`] and [`crate::FlowTable::update`].
+    pub position: Position,
+    /// The choice made for the connection.
+    pub hops: Hops,
+}
+
+/// A whole entry, as exported to and imported from another table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowEntry<K> {
+    /// The connection.
+    pub key: K,
+    /// The choice made for it.
+    pub hops: Hops,
+    /// What its packets showed so far.
+    pub state: State,
+    /// Seconds since its last packet, rounded up by at most one part in 31 of the state's idle time.
+    pub idle: u32,
+}
+
+#[inline(always)]
+pub(crate) fn state_of(head: u64) -> State {
+    State::from_bits((head >> STATE_SHIFT) as u8)
+}
+
+#[inline(always)]
+pub(crate) fn age_of(head: u64) -> u32 {
+    (head >> AGE_SHIFT) as u32 & AGE_MASK
+}
+
+/// The lowest 16 bits of `head` with state and age replaced.
+#[inline(always)]
+pub(crate) fn low_with(head: u64, state: State, age: u32) -> u16 {
+    let keep = 0xf000 | PLACE_MASK as u16;
+    (head as u16 & keep) | (state as u16) << STATE_SHIFT | (age as u16) << AGE_SHIFT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_give_back_bucket_and_slot() {
+        for bucket in [0, 1, 77, (1 << 29) - 1] {
+            for slot in 0..4 {
+                let position = Position::new(bucket, slot);
+                assert_eq!((position.bucket(), position.slot()), (bucket, slot));
+            }
+        }
+        assert_eq!(size_of::<Option<Found>>(), 12);
+    }
+
+    #[test]
+    fn state_and_age_leave_key_and_place_alone() {
+        let head = 0x00ab_cdef_1234_a002;
+        for state in State::ALL {
+            for age in 0..128 {
+                let new = head & !0xffff | u64::from(low_with(head, state, age));
+                assert_eq!((state_of(new), age_of(new)), (state, age));
+                assert_eq!(new & MATCH_MASK, head & MATCH_MASK);
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Flow keys: which service path and stage (or edge) a packet is at, and its 5-tuple.
+//!
+//! A key is two parts. The *head* packs everything but the addresses into 56 bits,
+//!
+//! ```text
+//!   55            40 39      32 31              16 15          0
+//!  +----------------+----------+------------------+-------------+
+//!  |      path      | protocol | destination port | source port |
+//!  +----------------+----------+------------------+-------------+
+//! ```
+//!
+//! and the *addresses* are one 64-bit word (IPv4) or two 128-bit words (IPv6). The lowest twelve bits of the head
+//! are the key's *quotient*: the table does not store them, because the number of the bucket an entry lies in
+//! already tells them (see [`crate::table`]).
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::bucket::{Bucket, Bucket4, Bucket6};
+
+/// Bits of a key that are implied by the bucket instead of stored.
+pub(crate) const QUOTIENT_BITS: u32 = 12;
+/// The quotient within a head.
+pub(crate) const QUOTIENT_MASK: u64 = (1 << QUOTIENT_BITS) - 1;
+
+pub(crate) const PROTOCOL_SHIFT: u32 = 32;
+pub(crate) const PATH_SHIFT: u32 = 40;
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Ipv4Key {}
+    impl Sealed for super::Ipv6Key {}
+}
+
+/// What the table needs of a key. Implemented by [`Ipv4Key`] and [`Ipv6Key`]; a table holds one kind.
+pub trait FlowKey: Copy + Eq + std::hash::Hash + fmt::Debug + sealed::Sealed + 'static {
+    /// The address words.
+    #[doc(hidden)]
+    type Addresses: Copy + Eq + fmt::Debug;
+    /// The unit of memory that holds entries of this kind.
+    #[doc(hidden)]
+    type Bucket: Bucket<Addresses = Self::Addresses>;
+    /// What is hashed.
+    #[doc(hidden)]
+    type Blocks: AsRef<[u128]> + Copy;
+
+    /// Path, protocol and ports; the upper eight bits are zero.
+    #[doc(hidden)]
+    fn head(&self) -> u64;
+    /// Source and destination address.
+    #[doc(hidden)]
+    fn addresses(&self) -> Self::Addresses;
+    /// The inverse of [`FlowKey::head`] and [`FlowKey::addresses`].
+    #[doc(hidden)]
+    fn from_parts(head: u64, addresses: Self::Addresses) -> Self;
+    /// Adds (exclusive or, hence its own inverse) a word to the addresses.
+    #[doc(hidden)]
+    fn mix(addresses: Self::Addresses, word: u64) -> Self::Addresses;
+    /// Head and addresses as blocks to hash.
+    #[doc(hidden)]
+    fn blocks(head: u64, addresses: Self::Addresses) -> Self::Blocks;
+
+    /// The interned service path and stage, or edge, given when the key was made.
+    fn path(&self) -> u16 {
+        (self.head() >> PATH_SHIFT) as u16
+    }
+
+    /// The IP protocol number (IPv6: of the upper-layer header).
+    fn protocol(&self) -> u8 {
+        (self.head() >> PROTOCOL_SHIFT) as u8
+    }
+
+    /// The source port in forward orientation, or what stands for it (ICMP: the identifier).
+    fn source_port(&self) -> u16 {
+        self.head() as u16
+    }
+
+    /// The destination port in forward orientation, or what stands for it.
+    fn destination_port(&self) -> u16 {
+        (self.head() >> 16) as u16
+    }
+}
+
+const fn head(path: u16, protocol: u8, source_port: u16, destination_port: u16) -> u64 {
+    (path as u64) << PATH_SHIFT
+        | (protocol as u64) << PROTOCOL_SHIFT
+        | (destination_port as u64) << 16
+        | source_port as u64
+}
+
+/// Key of an IPv4 connection, in forward orientation: source is the side that the chain's ingress is on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(C, align(16))]
+pub struct Ipv4Key {
+    head: u64,
+    addresses: u64,
+}
+
+impl Ipv4Key {
+    /// A key from host-order numbers; `path` is the caller's interned id of a service path pair and stage, or of an edge.
+    #[inline]
+    pub const fn new(
+        path: u16,
+        source: u32,
+        destination: u32,
+        protocol: u8,
+        source_port: u16,
+        destination_port: u16,
+    ) -> Self {
+        Self {
+            head: head(path, protocol, source_port, destination_port),
+            addresses: (source as u64) << 32 | destination as u64,
+        }
+    }
+
+    /// The source address in forward orientation.
+    pub const fn source(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits((self.addresses >> 32) as u32)
+    }
+
+    /// The destination address in forward orientation.
+    pub const fn destination(&self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.addresses as u32)
+    }
+}
+
+impl FlowKey for Ipv4Key {
+    type Addresses = u64;
+    type Bucket = Bucket4;
+    type Blocks = [u128; 1];
+
+    #[inline(always)]
+    fn head(&self) -> u64 {
+        self.head
+    }
+
+    #[inline(always)]
+    fn addresses(&self) -> u64 {
+        self.addresses
+    }
+
+    #[inline(always)]
+    fn from_parts(head: u64, addresses: u64) -> Self {
+        Self { head, addresses }
+    }
+
+    #[inline(always)]
+    fn mix(addresses: u64, word: u64) -> u64 {
+        addresses ^ word
+    }
+
+    #[inline(always)]
+    fn blocks(head: u64, addresses: u64) -> [u128; 1] {
+        [(addresses as u128) << 64 | head as u128]
+    }
+}
+
+impl fmt::Debug for Ipv4Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "path {} protocol {} {}:{} > {}:{}",
+            self.path(),
+            self.protocol(),
+            self.source(),
+            self.source_port(),
+            self.destination(),
+            self.destination_port()
+        )
+    }
+}
+
+/// Key of an IPv6 connection, in forward orientation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ipv6Key {
+    head: u64,
+    addresses: [u128; 2],
+}
+
+impl Ipv6Key {
+    /// A key from host-order numbers; the arguments mean what they mean for [`Ipv4Key::new`].
+    #[inline]
+    pub const fn new(
+        path: u16,
+        source: u128,
+        destination: u128,
+        protocol: u8,
+        source_port: u16,
+        destination_port: u16,
+    ) -> Self {
+        Self {
+            head: head(path, protocol, source_port, destination_port),
+            addresses: [source, destination],
+        }
+    }
+
+    /// The source address in forward orientation.
+    pub const fn source(&self) -> Ipv6Addr {
+        Ipv6Addr::from_bits(self.addresses[0])
+    }
+
+    /// The destination address in forward orientation.
+    pub const fn destination(&self) -> Ipv6Addr {
+        Ipv6Addr::from_bits(self.addresses[1])
+    }
+}
+
+impl FlowKey for Ipv6Key {
+    type Addresses = [u128; 2];
+    type Bucket = Bucket6;
+    type Blocks = [u128; 3];
+
+    #[inline(always)]
+    fn head(&self) -> u64 {
+        self.head
+    }
+
+    #[inline(always)]
+    fn addresses(&self) -> [u128; 2] {
+        self.addresses
+    }
+
+    #[inline(always)]
+    fn from_parts(head: u64, addresses: [u128; 2]) -> Self {
+        Self { head, addresses }
+    }
+
+    #[inline(always)]
+    fn mix(addresses: [u128; 2], word: u64) -> [u128; 2] {
+        [addresses[0] ^ word as u128, addresses[1]]
+    }
+
+    #[inline(always)]
+    fn blocks(head: u64, addresses: [u128; 2]) -> [u128; 3] {
+        [head as u128, addresses[0], addresses[1]]
+    }
+}
+
+impl fmt::Debug for Ipv6Key {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "path {} protocol {} [{}]:{} > [{}]:{}",
+            self.path(),
+            self.protocol(),
+            self.source(),
+            self.source_port(),
+            self.destination(),
+            self.destination_port()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_gives_back_what_it_was_made_from() {
+        let key = Ipv4Key::new(0xabcd, 0x0a00_0001, 0xc0a8_0102, 6, 0x1234, 443);
+        assert_eq!(
+            format!("{key:?}"),
+            "path 43981 protocol 6 10.0.0.1:4660 > 192.168.1.2:443"
+        );
+        assert_eq!(Ipv4Key::from_parts(key.head(), key.addresses()), key);
+        let key = Ipv6Key::new(7, 1, 2 << 64, 17, 0xffff, 53);
+        assert_eq!(
+            format!("{key:?}"),
+            "path 7 protocol 17 [::1]:65535 > [0:0:0:2::]:53"
+        );
+        assert_eq!(Ipv6Key::from_parts(key.head(), key.addresses()), key);
+    }
+}

@@ -1,0 +1,262 @@
+//! The table's memory: address space for the whole bound is reserved once, pages come as buckets are first written.
+//!
+//! This is one of the crate's two files with unsafe code. Invariants: `base` points to `capacity` buckets of zeroed
+//! or since written memory that this value alone owns, aligned to 64 bytes, until it is dropped; every bit pattern
+//! is a valid bucket ([`Bucket`]'s contract).
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::bucket::Bucket;
+
+/// Which pages to ask the kernel for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pages {
+    /// Transparent huge pages where the kernel grants them (`madvise`), else small ones.
+    #[default]
+    Transparent,
+    /// 2 MB pages from the pool set aside at boot or through `vm.nr_hugepages`; fails if it is too small.
+    Reserved,
+    /// The kernel's default.
+    Small,
+}
+
+/// Memory could not be reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReserveError {
+    /// Bytes asked for.
+    pub bytes: usize,
+    /// The kernel's error number.
+    pub os_error: i32,
+}
+
+impl fmt::Display for ReserveError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = std::io::Error::from_raw_os_error(self.os_error);
+        write!(
+            out,
+            "cannot reserve {} bytes for the flow table: {reason}",
+            self.bytes
+        )
+    }
+}
+
+impl std::error::Error for ReserveError {}
+
+/// 2 MB: the size of a huge page, and what large regions are aligned to.
+pub(crate) const HUGE: usize = 2 << 20;
+/// Size of a small page.
+pub(crate) const PAGE: usize = 4096;
+
+/// An array of buckets, all empty at first.
+pub(crate) struct Memory<B: Bucket> {
+    base: NonNull<B>,
+    capacity: usize,
+    mapping: backend::Mapping,
+    owned: PhantomData<B>,
+}
+
+// SAFETY: the memory is owned, and buckets are plain bytes.
+unsafe impl<B: Bucket> Send for Memory<B> {}
+// SAFETY: shared references only read.
+unsafe impl<B: Bucket> Sync for Memory<B> {}
+
+impl<B: Bucket> Memory<B> {
+    /// Reserves `bytes`, a multiple of [`PAGE`] (of [`HUGE`] for reserved pages).
+    pub(crate) fn reserve(bytes: usize, pages: Pages) -> Result<Self, ReserveError> {
+        let mapping = backend::Mapping::new(bytes, pages)?;
+        Ok(Self {
+            base: mapping.base().cast(),
+            capacity: bytes / size_of::<B>(),
+            mapping,
+            owned: PhantomData,
+        })
+    }
+
+    /// Every bucket there can be; pages behind the unused ones are not touched by making the slice.
+    #[inline(always)]
+    pub(crate) fn buckets(&self) -> &[B] {
+        // SAFETY: the invariants of this file.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.capacity) }
+    }
+
+    /// Every bucket there can be, for writing.
+    #[inline(always)]
+    pub(crate) fn buckets_mut(&mut self) -> &mut [B] {
+        // SAFETY: the invariants of this file, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.capacity) }
+    }
+
+    /// Asks the cache for a bucket that will be needed. Any number is allowed.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, bucket: u32) {
+        let at = self
+            .base
+            .as_ptr()
+            .wrapping_add(bucket as usize)
+            .cast::<i8>();
+        for line in 0..size_of::<B>() / 64 {
+            prefetch_line(at.wrapping_add(line * 64));
+        }
+    }
+
+    /// Brings in the pages of the first `bytes`, so that growing up to there never waits for the kernel.
+    pub(crate) fn populate(&mut self, bytes: usize) -> Result<(), ReserveError> {
+        self.mapping.populate(bytes)
+    }
+}
+
+#[inline(always)]
+fn prefetch_line(address: *const i8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address);
+    }
+    #[cfg(all(target_arch = "aarch64", not(miri)))]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    let _ = address;
+}
+
+#[cfg(all(target_os = "linux", not(miri)))]
+mod backend {
+    use std::ptr::NonNull;
+
+    use super::{HUGE, PAGE, Pages, ReserveError};
+
+    /// Anonymous private memory of this process.
+    pub(super) struct Mapping {
+        start: NonNull<libc::c_void>,
+        length: usize,
+        base: NonNull<u8>,
+        usable: usize,
+    }
+
+    fn last_error() -> i32 {
+        std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+    }
+
+    impl Mapping {
+        pub(super) fn new(bytes: usize, pages: Pages) -> Result<Self, ReserveError> {
+            // Room to start at a huge page's boundary; address space costs nothing.
+            let aligned = bytes >= HUGE && pages != Pages::Reserved;
+            let length = if aligned { bytes + HUGE } else { bytes };
+            let kind = if pages == Pages::Reserved {
+                libc::MAP_HUGETLB
+            } else {
+                libc::MAP_NORESERVE
+            };
+            // SAFETY: a new anonymous mapping touches no memory that exists.
+            let start = unsafe {
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    length,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | kind,
+                    -1,
+                    0,
+                )
+            };
+            let start = match NonNull::new(start) {
+                Some(start) if start.as_ptr() != libc::MAP_FAILED => start,
+                _ => {
+                    return Err(ReserveError {
+                        bytes,
+                        os_error: last_error(),
+                    });
+                }
+            };
+            let skip = if aligned {
+                start.as_ptr().align_offset(HUGE)
+            } else {
+                0
+            };
+            // SAFETY: `skip` < HUGE, and `length` is `bytes` + HUGE when it is not zero.
+            let base = unsafe { start.cast::<u8>().add(skip) };
+            if aligned && pages == Pages::Transparent {
+                // SAFETY: the range was mapped above. A kernel that refuses gives small pages: no error.
+                unsafe { libc::madvise(base.as_ptr().cast(), bytes, libc::MADV_HUGEPAGE) };
+            }
+            Ok(Self {
+                start,
+                length,
+                base,
+                usable: bytes,
+            })
+        }
+
+        pub(super) fn base(&self) -> NonNull<u8> {
+            self.base
+        }
+
+        pub(super) fn populate(&mut self, bytes: usize) -> Result<(), ReserveError> {
+            let bytes = bytes.next_multiple_of(PAGE).min(self.usable);
+            // SAFETY: the range lies in the mapping, and populating keeps its contents.
+            let failed = unsafe {
+                libc::madvise(self.base.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE)
+            };
+            match failed {
+                0 => Ok(()),
+                _ => Err(ReserveError {
+                    bytes,
+                    os_error: last_error(),
+                }),
+            }
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            // SAFETY: exactly what `new` mapped; `Memory` hands out references bound to its own life only.
+            unsafe { libc::munmap(self.start.as_ptr(), self.length) };
+        }
+    }
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+mod backend {
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::ptr::NonNull;
+
+    use super::{PAGE, Pages, ReserveError};
+
+    /// Memory of the process's allocator.
+    pub(super) struct Mapping {
+        base: NonNull<u8>,
+        layout: Layout,
+    }
+
+    impl Mapping {
+        pub(super) fn new(bytes: usize, _: Pages) -> Result<Self, ReserveError> {
+            let no_memory = ReserveError {
+                bytes,
+                os_error: 12,
+            };
+            let layout = Layout::from_size_align(bytes.max(PAGE), PAGE).map_err(|_| no_memory)?;
+            // SAFETY: the size is not zero.
+            let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(no_memory)?;
+            Ok(Self { base, layout })
+        }
+
+        pub(super) fn base(&self) -> NonNull<u8> {
+            self.base
+        }
+
+        pub(super) fn populate(&mut self, _: usize) -> Result<(), ReserveError> {
+            Ok(())
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            // SAFETY: exactly what `new` allocated.
+            unsafe { dealloc(self.base.as_ptr(), self.layout) };
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Making room: growing bucket by bucket, and moving entries to their other bucket (cuckoo hashing, breadth first).
+
+use crate::bucket::Bucket;
+use crate::entry::{FIRST, PLACE_MASK, SECOND};
+use crate::key::FlowKey;
+use crate::table::{FlowTable, Probe};
+
+/// Buckets that a search for a free slot may visit.
+const SEARCH: usize = 512;
+/// Buckets to add at once when a search failed below the bound, and how often.
+const RELIEF: (u32, usize) = (64, 8);
+/// How far ahead of the split the next ones are fetched.
+const SPLIT_AHEAD: u32 = 8;
+
+/// A bucket reached by a search: what must leave which bucket to come here.
+#[derive(Clone, Copy)]
+struct Reached {
+    bucket: u32,
+    /// Index of the bucket it was reached from; itself for the two buckets of the new key.
+    from: u16,
+    /// Slot there.
+    slot: u8,
+    place: u8,
+}
+
+impl<K: FlowKey> FlowTable<K> {
+    /// Adds a bucket if the table is more than 7/8 full and the bound allows.
+    #[inline]
+    pub(crate) fn grow_if_loaded(&mut self) {
+        let comfortable = self.shape.buckets() as usize * K::Bucket::SLOTS / 8 * 7;
+        if self.entries >= comfortable && self.shape.buckets() < self.limit {
+            self.split();
+        }
+    }
+
+    /// Adds one bucket, and moves there those entries of the bucket it splits that now belong there.
+    fn split(&mut self) {
+        let (old, new) = (self.shape.next_split(), self.shape.buckets());
+        self.memory.prefetch(old + SPLIT_AHEAD);
+        self.memory.prefetch(new + SPLIT_AHEAD);
+        let mut arrived = 0;
+        for slot in 0..K::Bucket::SLOTS {
+            let entry = self.memory.buckets()[old as usize].load(slot);
+            if entry.head & PLACE_MASK == 0 {
+                continue;
+            }
+            let (probe, _) = self.reprobe(old, &entry);
+            let hash = if entry.head & PLACE_MASK == FIRST {
+                probe.first
+            } else {
+                probe.second
+            };
+            if self.shape.moves(hash) {
+                let buckets = self.memory.buckets_mut();
+                buckets[new as usize].store(arrived, &entry);
+                buckets[old as usize].clear(slot);
+                arrived += 1;
+            }
+        }
+        self.shape.grow();
+        self.counters.splits += 1;
+    }
+
+    /// Frees a slot in one of the key's two full buckets; returns bucket, slot and the place it stands for.
+    #[cold]
+    pub(crate) fn make_room(&mut self, probe: &Probe<K::Addresses>) -> Option<(u32, usize, u64)> {
+        if let Some(room) = self.displace(probe) {
+            return Some(room);
+        }
+        let (buckets, times) = RELIEF;
+        for _ in 0..times {
+            for _ in 0..buckets.min(self.limit - self.shape.buckets()) {
+                self.split();
+            }
+            let room = self.displace(probe);
+            if room.is_some() || self.shape.buckets() == self.limit {
+                return room;
+            }
+        }
+        None
+    }
+
+    /// Searches breadth first for the shortest chain of moves that frees a slot, and makes them.
+    fn displace(&mut self, probe: &Probe<K::Addresses>) -> Option<(u32, usize, u64)> {
+        let mut reached = Vec::with_capacity(SEARCH);
+        for (root, hash, place) in [(0, probe.first, FIRST), (1, probe.second, SECOND)] {
+            reached.push(Reached {
+                bucket: self.shape.bucket(hash),
+                from: root,
+                slot: 0,
+                place: place as u8,
+            });
+        }
+        let mut next = 0;
+        while next < reached.len() {
+            let here = reached[next];
+            if let Some(slot) = self.memory.buckets()[here.bucket as usize].free() {
+                return Some(self.shift(&reached, next, slot));
+            }
+            for slot in 0..K::Bucket::SLOTS {
+                if reached.len() == SEARCH {
+                    break;
+                }
+                let (bucket, place) = self.other_bucket(here.bucket, slot);
+                if !leads_back(&reached, next, bucket) {
+                    self.memory.prefetch(bucket);
+                    reached.push(Reached {
+                        bucket,
+                        from: next as u16,
+                        slot: slot as u8,
+                        place: place as u8,
+                    });
+                }
+            }
+            next += 1;
+        }
+        None
+    }
+
+    /// The other bucket of an entry, and the place it would have there.
+    fn other_bucket(&self, bucket: u32, slot: usize) -> (u32, u64) {
+        let entry = self.memory.buckets()[bucket as usize].load(slot);
+        let (probe, _) = self.reprobe(bucket, &entry);
+        if entry.head & PLACE_MASK == FIRST {
+            (self.shape.bucket(probe.second), SECOND)
+        } else {
+            (self.shape.bucket(probe.first), FIRST)
+        }
+    }
+
+    /// Moves entries along the chain that ends at `reached[last]`, whose `slot` is free, back to a root.
+    fn shift(
+        &mut self,
+        reached: &[Reached],
+        mut last: usize,
+        mut slot: usize,
+    ) -> (u32, usize, u64) {
+        loop {
+            let here = reached[last];
+            if here.from as usize == last {
+                return (here.bucket, slot, u64::from(here.place));
+            }
+            let (from, from_slot) = (reached[here.from as usize].bucket, here.slot as usize);
+            let mut entry = self.memory.buckets()[from as usize].load(from_slot);
+            self.note_move(from, here.bucket, &entry);
+            entry.head = entry.head & !PLACE_MASK | u64::from(here.place);
+            let buckets = self.memory.buckets_mut();
+            buckets[here.bucket as usize].store(slot, &entry);
+            buckets[from as usize].clear(from_slot);
+            self.counters.displaced += 1;
+            (last, slot) = (here.from as usize, from_slot);
+        }
+    }
+}
+
+/// Whether `bucket` is already on the chain that ends at `reached[last]`.
+fn leads_back(reached: &[Reached], mut last: usize, bucket: u32) -> bool {
+    loop {
+        let here = reached[last];
+        if here.bucket == bucket {
+            return true;
+        }
+        if here.from as usize == last {
+            return false;
+        }
+        last = here.from as usize;
+    }
+}

@@ -1,0 +1,171 @@
+//! What the packets of a connection have shown: the TCP state machine and its small siblings for other protocols.
+//!
+//! No sequence numbers are kept, so the machine never decides that a packet is invalid: it decides how long the
+//! entry lives. A reset, which can be forged, therefore shortens the idle time and ends nothing by itself.
+
+/// TCP's FIN flag (RFC 9293 §3.1).
+pub const FIN: u8 = 0x01;
+/// TCP's SYN flag.
+pub const SYN: u8 = 0x02;
+/// TCP's RST flag.
+pub const RST: u8 = 0x04;
+/// TCP's ACK flag.
+pub const ACK: u8 = 0x10;
+
+/// IP protocol number of TCP.
+pub const TCP: u8 = 6;
+
+/// Which way a packet goes, relative to its connection's key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From the key's source to its destination.
+    Forward = 0,
+    /// From the key's destination to its source.
+    Reverse = 1,
+}
+
+/// State of a connection. Protocols other than TCP know only [`State::New`] and [`State::Established`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// Not answered yet; TCP: the forward side's SYN was seen.
+    New = 0,
+    /// TCP: the SYN was answered by a SYN.
+    Handshake = 1,
+    /// Both sides spoke; TCP: the three-way handshake is over.
+    Established = 2,
+    /// TCP: the forward side sent its FIN.
+    ForwardClosed = 3,
+    /// TCP: the reverse side sent its FIN.
+    ReverseClosed = 4,
+    /// TCP: both sides sent their FIN.
+    Closed = 5,
+    /// TCP: a RST was seen.
+    Reset = 6,
+    /// TCP: first seen in the middle of the connection, and not answered yet.
+    PickedUp = 7,
+}
+
+impl State {
+    /// Every state, in the order of its number.
+    pub const ALL: [State; 8] = [
+        State::New,
+        State::Handshake,
+        State::Established,
+        State::ForwardClosed,
+        State::ReverseClosed,
+        State::Closed,
+        State::Reset,
+        State::PickedUp,
+    ];
+
+    /// The state whose number is the lowest three bits of `bits`.
+    #[inline(always)]
+    pub(crate) fn from_bits(bits: u8) -> Self {
+        Self::ALL[bits as usize & 7]
+    }
+
+    /// The state of a connection whose first packet is this one.
+    pub fn first(protocol: u8, tcp_flags: u8, direction: Direction) -> Self {
+        if protocol != TCP {
+            return State::New;
+        }
+        match (signal(tcp_flags), direction) {
+            (Signal::Syn, _) if tcp_flags & ACK == 0 => State::New,
+            (Signal::Syn, _) => State::Handshake,
+            (Signal::Rst, _) => State::Reset,
+            (Signal::Fin, Direction::Forward) => State::ForwardClosed,
+            (Signal::Fin, Direction::Reverse) => State::ReverseClosed,
+            (Signal::Plain, _) => State::PickedUp,
+        }
+    }
+
+    /// The state after one more packet. `tcp_flags` is read for TCP only.
+    #[inline(always)]
+    pub fn next(self, protocol: u8, tcp_flags: u8, direction: Direction) -> Self {
+        let event = (tcp_flags as usize & 7) << 1 | direction as usize;
+        if protocol == TCP {
+            TCP_NEXT[self as usize][event]
+        } else {
+            OTHER_NEXT[self as usize][direction as usize]
+        }
+    }
+}
+
+/// The flag that decides, out of a combination: a RST ends, a SYN starts, a FIN half-closes.
+#[derive(Clone, Copy)]
+enum Signal {
+    Plain,
+    Syn,
+    Fin,
+    Rst,
+}
+
+const fn signal(tcp_flags: u8) -> Signal {
+    if tcp_flags & RST != 0 {
+        Signal::Rst
+    } else if tcp_flags & SYN != 0 {
+        Signal::Syn
+    } else if tcp_flags & FIN != 0 {
+        Signal::Fin
+    } else {
+        Signal::Plain
+    }
+}
+
+/// Indexed by state, then by FIN, SYN and RST and the direction's bit below them.
+static TCP_NEXT: [[State; 16]; 8] = tcp_transitions();
+/// Indexed by state, then by direction.
+static OTHER_NEXT: [[State; 2]; 8] = [
+    [State::New, State::Established],
+    [State::Established, State::Established],
+    [State::Established, State::Established],
+    [State::Established, State::Established],
+    [State::Established, State::Established],
+    [State::Established, State::Established],
+    [State::Established, State::Established],
+    [State::New, State::Established],
+];
+
+const fn tcp_transitions() -> [[State; 16]; 8] {
+    let mut table = [[State::New; 16]; 8];
+    let mut state = 0;
+    while state < 8 {
+        let mut event = 0;
+        while event < 16 {
+            let direction = if event & 1 == 0 {
+                Direction::Forward
+            } else {
+                Direction::Reverse
+            };
+            table[state][event] = after(State::ALL[state], signal(event as u8 >> 1), direction);
+            event += 1;
+        }
+        state += 1;
+    }
+    table
+}
+
+const fn after(state: State, signal: Signal, direction: Direction) -> State {
+    use Direction::{Forward, Reverse};
+    use State::{
+        Closed, Established, ForwardClosed, Handshake, New, PickedUp, Reset, ReverseClosed,
+    };
+    match (state, signal, direction) {
+        (_, Signal::Rst, _) => Reset,
+        // A closed connection's ports are used again.
+        (Closed | Reset, Signal::Syn, _) => New,
+        (New | PickedUp, Signal::Syn, Reverse) => Handshake,
+        (New | PickedUp, Signal::Syn, Forward) => New,
+        // A repeated SYN, or a challenge: nothing new.
+        (_, Signal::Syn, _) => state,
+        (Closed | Reset, Signal::Fin, _) => state,
+        (ReverseClosed, Signal::Fin, Forward) => Closed,
+        (_, Signal::Fin, Forward) => ForwardClosed,
+        (ForwardClosed, Signal::Fin, Reverse) => Closed,
+        (_, Signal::Fin, Reverse) => ReverseClosed,
+        (Handshake, Signal::Plain, Forward) => Established,
+        (New | PickedUp, Signal::Plain, Reverse) => Established,
+        (_, Signal::Plain, _) => state,
+    }
+}

@@ -1,0 +1,360 @@
+//! The table itself: one writer, both directions of a connection in one entry.
+
+use crate::bucket::{Bucket, Stored};
+use crate::config::{Config, ConfigError};
+use crate::entry::{
+    FIRST, FlowEntry, Found, Hops, PLACE_MASK, Position, SECOND, age_of, low_with, state_of,
+};
+use crate::hash::{Hasher, multiplier};
+use crate::key::{FlowKey, PROTOCOL_SHIFT, QUOTIENT_MASK};
+use crate::memory::{HUGE, Memory, PAGE, Pages, ReserveError};
+use crate::scan::OpenScan;
+use crate::shape::{MAX_BUCKETS, MIN_BUCKETS, Shape};
+use crate::state::{Direction, State};
+use crate::stats::{Counters, Stats};
+use crate::timers::Ages;
+
+/// Where a key may lie, and what to look for there.
+#[derive(Clone, Copy)]
+pub(crate) struct Probe<A> {
+    /// Addresses, mixed with the quotient.
+    pub(crate) addresses: A,
+    /// Head without quotient.
+    pub(crate) head: u64,
+    /// Hash of the first choice.
+    pub(crate) first: u32,
+    /// Hash of the second choice.
+    pub(crate) second: u32,
+}
+
+/// What became of an [`FlowTable::insert`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Insertion {
+    /// The connection is in the table now.
+    New(Position),
+    /// It was there already, with these hops, which stand.
+    Present(Found),
+    /// The bound on memory leaves no room. Nothing changed, except for [`Stats::full`].
+    Full,
+}
+
+/// A table of connections of one address family; see the crate's documentation.
+pub struct FlowTable<K: FlowKey> {
+    pub(crate) memory: Memory<K::Bucket>,
+    pub(crate) shape: Shape,
+    /// Buckets there may be.
+    pub(crate) limit: u32,
+    pub(crate) hasher: Hasher,
+    pub(crate) multiplier: u64,
+    pub(crate) ages: Ages,
+    pub(crate) entries: usize,
+    pub(crate) counters: Counters,
+    pub(crate) age_cursor: u32,
+    pub(crate) scans: Vec<OpenScan<K>>,
+    pub(crate) scans_opened: u64,
+}
+
+/// A table of IPv4 connections.
+pub type Ipv4Table = FlowTable<crate::key::Ipv4Key>;
+/// A table of IPv6 connections.
+pub type Ipv6Table = FlowTable<crate::key::Ipv6Key>;
+
+impl<K: FlowKey> FlowTable<K> {
+    /// An empty table. Address space for [`Config::memory_limit`] is reserved; memory is taken as entries come.
+    ///
+    /// # Errors
+    /// The settings contradict each other, or the kernel refuses.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        let ages = Ages::new(&config.timeouts)?;
+        let unit = if config.pages == Pages::Reserved || config.memory_limit >= HUGE {
+            HUGE
+        } else {
+            PAGE
+        };
+        let bucket = size_of::<K::Bucket>();
+        let bytes = config.memory_limit / unit * unit;
+        let limit =
+            u32::try_from(bytes / bucket).map_or(MAX_BUCKETS, |buckets| buckets.min(MAX_BUCKETS));
+        if limit < MIN_BUCKETS {
+            let least = (MIN_BUCKETS as usize * bucket).next_multiple_of(unit);
+            return Err(ConfigError::MemoryLimitTooSmall {
+                given: config.memory_limit,
+                least,
+            });
+        }
+        let most = limit as usize * K::Bucket::SLOTS / 8 * 7;
+        if config.expected_entries > most {
+            return Err(ConfigError::ExpectedEntriesTooMany {
+                given: config.expected_entries,
+                most,
+            });
+        }
+        let start = config.expected_entries.div_ceil(K::Bucket::SLOTS * 7) * 8;
+        Ok(Self {
+            memory: Memory::reserve(
+                (limit as usize * bucket).next_multiple_of(unit),
+                config.pages,
+            )?,
+            shape: Shape::new((start as u32).min(limit)),
+            limit,
+            hasher: Hasher::new(config.hash_key, config.hash_function),
+            multiplier: multiplier(config.hash_key),
+            ages,
+            entries: 0,
+            counters: Counters::default(),
+            age_cursor: 0,
+            scans: Vec::new(),
+            scans_opened: 0,
+        })
+    }
+
+    /// Connections in the table.
+    pub fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Figures about the table.
+    pub fn stats(&self) -> Stats {
+        let bucket = size_of::<K::Bucket>();
+        Stats {
+            entries: self.entries,
+            slots: self.shape.buckets() as usize * K::Bucket::SLOTS,
+            slots_limit: self.limit as usize * K::Bucket::SLOTS,
+            memory: self.shape.buckets() as usize * bucket,
+            memory_limit: self.limit as usize * bucket,
+            counters: self.counters,
+        }
+    }
+
+    /// Brings in the memory for `entries` connections now, so that growing up to there never waits for the kernel
+    /// to clear pages.
+    ///
+    /// # Errors
+    /// The kernel has no memory, or knows no `MADV_POPULATE_WRITE` (before Linux 5.14).
+    pub fn populate(&mut self, entries: usize) -> Result<(), ReserveError> {
+        let buckets = (entries.div_ceil(K::Bucket::SLOTS * 7) * 8).min(self.limit as usize);
+        self.memory.populate(buckets * size_of::<K::Bucket>())
+    }
+
+    /// The connection of `key`, if it is in the table. For bursts, [`FlowTable::lookup_batch`] is much faster.
+    pub fn get(&self, key: &K) -> Option<Found> {
+        self.find(&self.probe(key))
+    }
+
+    /// Whole entry of `key`; `now` in seconds tells its idle time.
+    pub fn entry(&self, key: &K, now: u32) -> Option<FlowEntry<K>> {
+        let found = self.get(key)?;
+        Some(self.export(found.position.bucket(), found.position.slot(), now))
+    }
+
+    /// The state of an entry.
+    #[inline]
+    pub fn state(&self, position: Position) -> State {
+        state_of(self.memory.buckets()[position.bucket() as usize].head(position.slot()))
+    }
+
+    /// Adds a connection after its first packet, unless it is there already. `now` is in seconds.
+    pub fn insert(
+        &mut self,
+        key: &K,
+        hops: Hops,
+        tcp_flags: u8,
+        direction: Direction,
+        now: u32,
+    ) -> Insertion {
+        let state = State::first(key.protocol(), tcp_flags, direction);
+        self.insert_with(key, hops, state, now)
+    }
+
+    /// Adds an entry that another table exported, unless its connection is here already.
+    pub fn import(&mut self, entry: &FlowEntry<K>, now: u32) -> Insertion {
+        self.insert_with(
+            &entry.key,
+            entry.hops,
+            entry.state,
+            now.wrapping_sub(entry.idle),
+        )
+    }
+
+    fn insert_with(&mut self, key: &K, hops: Hops, state: State, seen: u32) -> Insertion {
+        let probe = self.probe(key);
+        if let Some(found) = self.find(&probe) {
+            return Insertion::Present(found);
+        }
+        self.grow_if_loaded();
+        let age = self.ages.stamp(key.protocol(), state, seen);
+        let entry = Stored {
+            addresses: probe.addresses,
+            head: probe.head | u64::from(low_with(0, state, age)),
+            hops,
+        };
+        let position = match self.place(&probe, &entry) {
+            Some(position) => position,
+            None => match self.make_room(&probe) {
+                Some((bucket, slot, place)) => self.put(bucket, slot, place, &entry),
+                None => {
+                    self.counters.full += 1;
+                    return Insertion::Full;
+                }
+            },
+        };
+        self.entries += 1;
+        self.counters.inserted += 1;
+        Insertion::New(position)
+    }
+
+    /// Stores into a free slot of one of the two buckets, the first by preference.
+    fn place(
+        &mut self,
+        probe: &Probe<K::Addresses>,
+        entry: &Stored<K::Addresses>,
+    ) -> Option<Position> {
+        for (hash, place) in [(probe.first, FIRST), (probe.second, SECOND)] {
+            let bucket = self.shape.bucket(hash);
+            if let Some(slot) = self.memory.buckets()[bucket as usize].free() {
+                return Some(self.put(bucket, slot, place, entry));
+            }
+        }
+        None
+    }
+
+    fn put(
+        &mut self,
+        bucket: u32,
+        slot: usize,
+        place: u64,
+        entry: &Stored<K::Addresses>,
+    ) -> Position {
+        let entry = Stored {
+            head: entry.head & !PLACE_MASK | place,
+            ..*entry
+        };
+        self.memory.buckets_mut()[bucket as usize].store(slot, &entry);
+        Position::new(bucket, slot)
+    }
+
+    /// Replaces the hops of an entry.
+    pub fn update(&mut self, position: Position, hops: Hops) {
+        self.memory.buckets_mut()[position.bucket() as usize].set_hops(position.slot(), hops);
+    }
+
+    /// Removes a connection and tells what its entry said.
+    pub fn remove(&mut self, key: &K) -> Option<Hops> {
+        let found = self.get(key)?;
+        self.clear(found.position.bucket(), found.position.slot());
+        self.counters.removed += 1;
+        Some(found.hops)
+    }
+
+    /// Notes a packet of a connection: its TCP state moves on and its idle time starts again. `now` is in seconds;
+    /// `tcp_flags` is byte 13 of the TCP header and not read for other protocols. Returns the state after it.
+    #[inline]
+    pub fn on_packet(
+        &mut self,
+        position: Position,
+        tcp_flags: u8,
+        direction: Direction,
+        now: u32,
+    ) -> State {
+        let bucket = &mut self.memory.buckets_mut()[position.bucket() as usize];
+        let head = bucket.head(position.slot());
+        let protocol = (head >> PROTOCOL_SHIFT) as u8;
+        let state = state_of(head).next(protocol, tcp_flags, direction);
+        let low = low_with(head, state, self.ages.stamp(protocol, state, now));
+        if low != head as u16 {
+            bucket.set_low(position.slot(), low);
+        }
+        state
+    }
+
+    /// Empties a slot that is in use.
+    pub(crate) fn clear(&mut self, bucket: u32, slot: usize) {
+        self.memory.buckets_mut()[bucket as usize].clear(slot);
+        self.entries -= 1;
+    }
+
+    #[inline(always)]
+    pub(crate) fn probe_with(
+        key: &K,
+        multiplier: u64,
+        hash: impl FnOnce(&[u128]) -> u64,
+    ) -> Probe<K::Addresses> {
+        let quotient = key.head() & QUOTIENT_MASK;
+        let head = key.head() & !QUOTIENT_MASK;
+        let addresses = K::mix(key.addresses(), quotient.wrapping_mul(multiplier));
+        let hash = hash(K::blocks(head, addresses).as_ref());
+        Probe {
+            addresses,
+            head,
+            first: hash as u32 ^ quotient as u32,
+            second: (hash >> 32) as u32 ^ quotient as u32,
+        }
+    }
+
+    pub(crate) fn probe(&self, key: &K) -> Probe<K::Addresses> {
+        Self::probe_with(key, self.multiplier, |blocks| self.hasher.hash(blocks))
+    }
+
+    pub(crate) fn find(&self, probe: &Probe<K::Addresses>) -> Option<Found> {
+        for (hash, place) in [(probe.first, FIRST), (probe.second, SECOND)] {
+            let number = self.shape.bucket(hash);
+            let bucket = &self.memory.buckets()[number as usize];
+            if let Some(slot) = bucket.find(probe.addresses, probe.head | place) {
+                return Some(Found {
+                    position: Position::new(number, slot),
+                    hops: bucket.hops(slot),
+                });
+            }
+        }
+        None
+    }
+
+    /// The probe that finds a stored entry, and its key's quotient.
+    pub(crate) fn reprobe(
+        &self,
+        bucket: u32,
+        entry: &Stored<K::Addresses>,
+    ) -> (Probe<K::Addresses>, u64) {
+        let head = entry.head & !QUOTIENT_MASK;
+        let hash = self.hasher.hash(K::blocks(head, entry.addresses).as_ref());
+        let (first, second) = (hash as u32, (hash >> 32) as u32);
+        let here = if entry.head & PLACE_MASK == FIRST {
+            first
+        } else {
+            second
+        };
+        let quotient = u64::from(here ^ bucket) & QUOTIENT_MASK;
+        let probe = Probe {
+            addresses: entry.addresses,
+            head,
+            first: first ^ quotient as u32,
+            second: second ^ quotient as u32,
+        };
+        (probe, quotient)
+    }
+
+    /// The entry of a slot that is in use, with its key.
+    pub(crate) fn export(&self, bucket: u32, slot: usize, now: u32) -> FlowEntry<K> {
+        let stored = self.memory.buckets()[bucket as usize].load(slot);
+        let (state, age) = (state_of(stored.head), age_of(stored.head));
+        let key = self.key_of(bucket, &stored);
+        FlowEntry {
+            key,
+            hops: stored.hops,
+            state,
+            idle: self.ages.idle(key.protocol(), state, age, now),
+        }
+    }
+
+    pub(crate) fn key_of(&self, bucket: u32, stored: &Stored<K::Addresses>) -> K {
+        let (probe, quotient) = self.reprobe(bucket, stored);
+        let addresses = K::mix(probe.addresses, quotient.wrapping_mul(self.multiplier));
+        K::from_parts(probe.head | quotient, addresses)
+    }
+}

@@ -1,0 +1,209 @@
+//! Idle times per state, and the coarse clock.
+//!
+//! The clock counts seconds in 32 bits and may wrap. An entry keeps only seven bits of the time of its last
+//! packet, in units of a power of two seconds chosen per state so that the idle time is at most 62 units:
+//!
+//! ```text
+//!  units since the last packet, modulo 128
+//!  0                     limit (≤ 63)                    120      127
+//!  |------ alive ----------|-------- may be removed -------|- alive -|
+//! ```
+//! The last eight mean that the packet's clock was ahead of the sweep's. So an entry is never removed early, whatever
+//! the sweep's pace; a sweep slower than 57 units (57 s for idle times up to a minute) only removes late. Entries
+//! are rewritten at most once per unit.
+
+use std::fmt;
+
+use crate::entry::AGE_MASK;
+use crate::state::{State, TCP};
+
+/// An idle time may be this long, in seconds (about 388 days).
+pub const MAX_IDLE: u32 = 1 << 25;
+
+const LONGEST_IN_UNITS: u32 = 62;
+const AHEAD: u32 = 120;
+
+/// How long a connection may stay idle before its entry is removed, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// TCP: a SYN without an answer.
+    pub tcp_unanswered: u32,
+    /// TCP: both SYNs seen, the handshake's last ACK not yet.
+    pub tcp_handshake: u32,
+    /// TCP: open. RFC 5382 REQ-5 asks for at least 2 hours 4 minutes.
+    pub tcp_established: u32,
+    /// TCP: one side sent its FIN.
+    pub tcp_half_closed: u32,
+    /// TCP: both sides sent their FIN.
+    pub tcp_closed: u32,
+    /// TCP: after a RST.
+    pub tcp_reset: u32,
+    /// TCP: first seen in the middle of the connection, and not answered yet.
+    pub tcp_picked_up: u32,
+    /// UDP: one side spoke.
+    pub udp_unanswered: u32,
+    /// UDP: both sides spoke. RFC 4787 REQ-5 asks for at least 2 minutes.
+    pub udp_answered: u32,
+    /// ICMP and ICMPv6.
+    pub icmp: u32,
+    /// Any other protocol.
+    pub other: u32,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            tcp_unanswered: 30,
+            tcp_handshake: 60,
+            tcp_established: 7440,
+            tcp_half_closed: 60,
+            tcp_closed: 60,
+            tcp_reset: 10,
+            tcp_picked_up: 300,
+            udp_unanswered: 30,
+            udp_answered: 180,
+            icmp: 30,
+            other: 600,
+        }
+    }
+}
+
+/// An idle time that is zero or longer than [`MAX_IDLE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidTimeout {
+    /// Name of the field of [`Timeouts`].
+    pub field: &'static str,
+    /// Its value, in seconds.
+    pub seconds: u32,
+}
+
+impl fmt::Display for InvalidTimeout {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "timeout {} is {} s; it must be between 1 and {MAX_IDLE} s",
+            self.field, self.seconds
+        )
+    }
+}
+
+impl std::error::Error for InvalidTimeout {}
+
+impl Timeouts {
+    /// The idle time of a protocol's state, in seconds.
+    pub fn idle(&self, protocol: u8, state: State) -> u32 {
+        match (protocol, state) {
+            (TCP, State::New) => self.tcp_unanswered,
+            (TCP, State::Handshake) => self.tcp_handshake,
+            (TCP, State::Established) => self.tcp_established,
+            (TCP, State::ForwardClosed | State::ReverseClosed) => self.tcp_half_closed,
+            (TCP, State::Closed) => self.tcp_closed,
+            (TCP, State::Reset) => self.tcp_reset,
+            (TCP, State::PickedUp) => self.tcp_picked_up,
+            (17, State::New | State::PickedUp) => self.udp_unanswered,
+            (17, _) => self.udp_answered,
+            (1 | 58, _) => self.icmp,
+            _ => self.other,
+        }
+    }
+
+    fn check(&self) -> Result<(), InvalidTimeout> {
+        let fields = [
+            ("tcp_unanswered", self.tcp_unanswered),
+            ("tcp_handshake", self.tcp_handshake),
+            ("tcp_established", self.tcp_established),
+            ("tcp_half_closed", self.tcp_half_closed),
+            ("tcp_closed", self.tcp_closed),
+            ("tcp_reset", self.tcp_reset),
+            ("tcp_picked_up", self.tcp_picked_up),
+            ("udp_unanswered", self.udp_unanswered),
+            ("udp_answered", self.udp_answered),
+            ("icmp", self.icmp),
+            ("other", self.other),
+        ];
+        for (field, seconds) in fields {
+            if seconds == 0 || seconds > MAX_IDLE {
+                return Err(InvalidTimeout { field, seconds });
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    /// A unit is 2 to this power seconds.
+    shift: u8,
+    /// Removed from this many units on.
+    limit: u8,
+}
+
+/// [`Timeouts`] in units.
+#[derive(Clone, Debug)]
+pub(crate) struct Ages {
+    units: [[Unit; 8]; 4],
+}
+
+/// TCP, UDP, ICMP, others: protocols whose idle times differ.
+#[inline(always)]
+fn class(protocol: u8) -> usize {
+    match protocol {
+        TCP => 0,
+        17 => 1,
+        1 | 58 => 2,
+        _ => 3,
+    }
+}
+
+impl Ages {
+    pub(crate) fn new(timeouts: &Timeouts) -> Result<Self, InvalidTimeout> {
+        timeouts.check()?;
+        let units = [TCP, 17, 1, 255]
+            .map(|protocol| State::ALL.map(|state| Unit::of(timeouts.idle(protocol, state))));
+        Ok(Self { units })
+    }
+
+    #[inline(always)]
+    fn unit(&self, protocol: u8, state: State) -> Unit {
+        self.units[class(protocol)][state as usize]
+    }
+
+    /// The age to store for a packet seen `now`.
+    #[inline(always)]
+    pub(crate) fn stamp(&self, protocol: u8, state: State, now: u32) -> u32 {
+        (now >> self.unit(protocol, state).shift) & AGE_MASK
+    }
+
+    /// Whether an entry stamped `age` has been idle for at least its state's idle time.
+    #[inline(always)]
+    pub(crate) fn is_expired(&self, protocol: u8, state: State, age: u32, now: u32) -> bool {
+        let unit = self.unit(protocol, state);
+        let elapsed = (now >> unit.shift).wrapping_sub(age) & AGE_MASK;
+        elapsed >= u32::from(unit.limit) && elapsed < AHEAD
+    }
+
+    /// Seconds since the packet that stamped `age`, at least.
+    pub(crate) fn idle(&self, protocol: u8, state: State, age: u32, now: u32) -> u32 {
+        let unit = self.unit(protocol, state);
+        let elapsed = (now >> unit.shift).wrapping_sub(age) & AGE_MASK;
+        if elapsed >= AHEAD {
+            0
+        } else {
+            elapsed << unit.shift
+        }
+    }
+}
+
+impl Unit {
+    fn of(seconds: u32) -> Self {
+        let mut shift = 0;
+        while seconds.div_ceil(1 << shift) > LONGEST_IN_UNITS {
+            shift += 1;
+        }
+        // One more than the idle time: the stamp may have been taken at the end of its unit.
+        Self {
+            shift,
+            limit: (seconds.div_ceil(1 << shift) + 1) as u8,
+        }
+    }
+}
