@@ -1,0 +1,103 @@
+package bus
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// startAgentServer starts the server that the site's own agents use: JetStream with every acknowledged write synced,
+// plain TCP on loopback, one account, a password per agent.
+func startAgentServer(config ServerConfig, mint *mint, log *slog.Logger) (*server.Server, error) {
+	host, port, err := splitListen("LocalListen", config.LocalListen)
+	if err != nil {
+		return nil, err
+	}
+	return startNATS(&server.Options{
+		ServerName:                 config.Site + "-agents",
+		Host:                       host,
+		Port:                       port,
+		JetStream:                  true,
+		JetStreamDomain:            config.Site,
+		StoreDir:                   filepath.Join(config.StoreDirectory, "state"),
+		SyncAlways:                 true,
+		DisableJetStreamBanner:     true,
+		NoSystemAccount:            true,
+		CustomClientAuthentication: agentAuthentication{mint},
+		// A stopped agent keeps its connection; presence notices it long before this does.
+		PingInterval: 20 * time.Second,
+	}, log)
+}
+
+// agentAuthentication admits agents by password.
+type agentAuthentication struct{ mint *mint }
+
+// Check implements server.Authentication.
+func (a agentAuthentication) Check(c server.ClientAuthentication) bool {
+	options := c.GetOpts()
+	kind, name, ok := a.mint.check(options.Username, options.Password)
+	if !ok {
+		return false
+	}
+	c.RegisterUser(&server.User{Username: options.Username, Permissions: permissions(kind, name)})
+	return true
+}
+
+// startNATS starts a NATS server inside this process and waits until it takes connections.
+func startNATS(options *server.Options, log *slog.Logger) (*server.Server, error) {
+	options.NoSigs = true
+	options.MaxPayload = maximumPayload
+	options.MaxPending = 64 << 20
+	if options.Port == 0 {
+		options.Port = server.RANDOM_PORT
+	}
+	s, err := server.NewServer(options)
+	if err != nil {
+		return nil, fmt.Errorf("bus: server %s: %w", options.ServerName, err)
+	}
+	s.SetLoggerV2(natsLog{log.With("server", options.ServerName)}, false, false, false)
+	go s.Start()
+	if !s.ReadyForConnections(startPatience) {
+		s.Shutdown()
+		return nil, fmt.Errorf("bus: server %s does not listen on %s; is the address taken?",
+			options.ServerName, net.JoinHostPort(options.Host, strconv.Itoa(options.Port)))
+	}
+	return s, nil
+}
+
+func splitListen(field, address string) (string, int, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", 0, fmt.Errorf("bus: server configuration: %s: %w; give host:port", field, err)
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return "", 0, fmt.Errorf("bus: server configuration: %s: port %q is not a number up to 65535", field, text)
+	}
+	return host, int(port), nil
+}
+
+// natsLog passes the NATS server's log on: its notices are this process's debugging.
+type natsLog struct{ log *slog.Logger }
+
+func (l natsLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l natsLog) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
+func (l natsLog) Fatalf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
+func (l natsLog) Errorf(format string, v ...any)  { l.log.Warn(fmt.Sprintf(format, v...)) }
+func (l natsLog) Debugf(string, ...any)           {}
+func (l natsLog) Tracef(string, ...any)           {}
+
+// indentedJSON encodes a value that cannot fail to encode, for a file.
+func indentedJSON(value any) []byte {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		panic(err)
+	}
+	return append(text, '\n')
+}

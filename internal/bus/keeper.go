@@ -1,0 +1,130 @@
+package bus
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// keeper is the site process's half of presence: it hears agents' beats and keeps the keys presence.<kind>.<name> of the
+// published bucket true. One goroutine owns it.
+type keeper struct {
+	store  *Store
+	lease  time.Duration
+	agents map[string]*lease // by key
+}
+
+type lease struct {
+	instance string // "" where it was found in the bucket and nobody has beaten yet
+	info     []byte
+	until    time.Time
+	stored   bool // the bucket says so
+}
+
+// startPresence reads who was present when the site process last ran and gives them a lease to be heard in.
+func (s *Server) startPresence(life context.Context) error {
+	k := &keeper{store: s.core.Published(), lease: s.config.PresenceLease, agents: map[string]*lease{}}
+	ctx, cancel := context.WithTimeout(life, startPatience)
+	defer cancel()
+	present, err := k.store.List(ctx, presenceToken)
+	if err != nil {
+		return fmt.Errorf("read presence: %w", err)
+	}
+	grace := time.Now().Add(k.lease + 2*time.Second) // agents need a moment to reconnect
+	for _, e := range present {
+		k.agents[e.Key] = &lease{info: e.Value, until: grace, stored: true}
+	}
+	beats := make(chan *nats.Msg, 1024)
+	sub, err := s.nc.ChanSubscribe(presenceToken+".*.*", beats)
+	if err != nil {
+		return fmt.Errorf("hear presence: %w", err)
+	}
+	s.run(func() {
+		defer sub.Unsubscribe()
+		k.keep(life, beats)
+	})
+	return nil
+}
+
+func (k *keeper) keep(ctx context.Context, beats <-chan *nats.Msg) {
+	// An expiry is seen at most one period late.
+	period := k.lease / 9
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-beats:
+			k.hear(ctx, m)
+		case now := <-tick.C:
+			now = time.Now()
+			// A late tick says that this process was held up, and so perhaps the agents too: nobody pays for that.
+			if late := now.Sub(last) - period; late > period {
+				k.extend(late)
+			}
+			last = now
+			k.expire(ctx, now)
+		}
+	}
+}
+
+func (k *keeper) extend(by time.Duration) {
+	for _, l := range k.agents {
+		l.until = l.until.Add(by)
+	}
+}
+
+func (k *keeper) hear(ctx context.Context, m *nats.Msg) {
+	key, instance := m.Subject, m.Header.Get(instanceHeader)
+	if validKey(key) != nil || strings.Count(key, ".") != 2 {
+		return
+	}
+	l := k.agents[key]
+	if l != nil && l.instance != "" && l.instance != instance {
+		if m.Reply != "" {
+			respond(m, nil, fmt.Errorf("%w: another instance is registered as %s", ErrConflict, key))
+		}
+		return
+	}
+	if m.Header.Get(goneHeader) != "" {
+		if l != nil {
+			k.vanish(ctx, key)
+		}
+		return
+	}
+	if l == nil {
+		l = &lease{}
+		k.agents[key] = l
+	}
+	changed := !l.stored || !bytes.Equal(l.info, m.Data) || l.instance != instance && l.instance != ""
+	l.instance, l.info, l.until = instance, m.Data, time.Now().Add(k.lease)
+	if changed {
+		_, err := k.store.Put(ctx, key, m.Data)
+		l.stored = err == nil
+	}
+	if m.Reply != "" {
+		respond(m, nil, nil)
+	}
+}
+
+func (k *keeper) expire(ctx context.Context, now time.Time) {
+	for key, l := range k.agents {
+		if now.After(l.until) {
+			k.vanish(ctx, key)
+		}
+	}
+}
+
+func (k *keeper) vanish(ctx context.Context, key string) {
+	if k.store.Delete(ctx, key) == nil {
+		delete(k.agents, key)
+	} else if l := k.agents[key]; l != nil {
+		l.instance = "" // its name is free; the bucket is corrected at the next tick
+	}
+}

@@ -1,0 +1,51 @@
+package bus
+
+import (
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// permissions says what an agent's connection may publish and subscribe to. Nothing else passes.
+func permissions(kind Kind, name string) *server.Permissions {
+	inbox := inboxPrefix(kind, name) + ".>"
+	// A reply goes where the request said; it may follow its request by at most this long.
+	replies := &server.ResponsePermission{MaxMsgs: 1, Expires: 2 * time.Minute}
+	switch kind {
+	case kindSite:
+		return nil
+	case KindController:
+		return &server.Permissions{
+			Publish:   &server.SubjectPermission{Allow: []string{">"}, Deny: []string{"$KV." + viewBucket + ".>", "$SYS.>", "_INBOX.>"}},
+			Subscribe: &server.SubjectPermission{Allow: []string{inbox, "serve.>"}},
+			Response:  replies,
+		}
+	case KindService:
+		return &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: []string{"$KV." + viewBucket + ".>",
+				"$KV." + rulesBucket + ".>", "$SYS.>", "_INBOX.>"}},
+			Subscribe: &server.SubjectPermission{Allow: []string{inbox, "serve.>"}},
+			Response:  replies,
+		}
+	case KindForwarder:
+		rules := "KV_" + rulesBucket
+		return &server.Permissions{
+			Publish: &server.SubjectPermission{Allow: []string{
+				"$JS.API.INFO",
+				"$JS.API.STREAM.INFO." + rules, "$JS.API.STREAM.INFO.KV_" + statusBucket,
+				"$JS.API.CONSUMER.CREATE." + rules, "$JS.API.CONSUMER.CREATE." + rules + ".>",
+				"$JS.API.CONSUMER.INFO." + rules + ".>", "$JS.API.CONSUMER.DELETE." + rules + ".>",
+				"$JS.API.STREAM.MSG.GET." + rules, "$JS.API.DIRECT.GET." + rules, "$JS.API.DIRECT.GET." + rules + ".>",
+				"$JS.ACK." + rules + ".>", "$JS.FC." + rules + ".>",
+				"$KV." + statusBucket + "." + name, "$KV." + statusBucket + "." + name + ".>",
+				"presence.forwarder." + name,
+			}},
+			Subscribe: &server.SubjectPermission{Allow: []string{inbox, "serve.forwarder." + name + ".>"}},
+			Response:  replies,
+		}
+	}
+	return &server.Permissions{
+		Publish:   &server.SubjectPermission{Deny: []string{">"}},
+		Subscribe: &server.SubjectPermission{Deny: []string{">"}},
+	}
+}
