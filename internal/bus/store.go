@@ -87,8 +87,8 @@ func (s *Store) configuration() jetstream.StreamConfig {
 		Duplicates:        time.Second,
 		MaxMsgs:           -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1,
 	}
-	if s.bucket == viewBucket {
-		// What the view loses in a crash its publishers still have, and its cursors tell: see mirror.
+	if s.bucket == viewBucket || s.bucket == statusBucket {
+		// What the view loses in a crash its publishers still have (see mirror); forwarders report again within seconds.
 		config.PersistMode = jetstream.AsyncPersistMode
 	}
 	return config
