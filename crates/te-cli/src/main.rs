@@ -1,2 +1,56 @@
-//! The command `switchboard-te`.
-fn main() {}
+//! The command `switchboard-te`. The contract is in `docs/traffic-engineering.md`.
+//!
+//! Exit codes: 0 solved, 1 a check found violations, 2 bad input, 3 infeasible.
+
+mod arguments;
+mod check;
+mod files;
+mod solve;
+
+use std::process::ExitCode;
+
+use te::error::Error;
+
+const USAGE: &str = "\
+switchboard-te: routes, plans and checks wide-area service chains
+
+  solve    --model FILE --algorithm lp|dp|one-hop|dp-latency|anycast|compute-aware
+           --objective throughput|scale|latency [-o FILE]
+  check    --model FILE --result FILE
+
+FILE may be - for standard input or output. Exit codes: 0 solved, 1 check failed, 2 bad input, 3 infeasible.
+";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match words.first().map(String::as_str) {
+        Some("solve") => solve::run(&words[1..]),
+        Some("check") => check::run(&words[1..]),
+        Some("help" | "--help" | "-h") => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        Some(other) => {
+            eprintln!("switchboard-te: '{other}' is no command\n\n{USAGE}");
+            return ExitCode::from(2);
+        }
+        None => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(Error::Input(e)) => {
+            eprintln!("switchboard-te: {e}");
+            ExitCode::from(2)
+        }
+        Err(Error::Infeasible(e)) => {
+            eprintln!("switchboard-te: {e}");
+            for constraint in &e.constraints {
+                eprintln!("switchboard-te: constraint: {constraint}");
+            }
+            ExitCode::from(3)
+        }
+    }
+}

@@ -1,1 +1,19 @@
 //! Traffic engineering for wide-area service chains (Switchboard paper, section 4).
+//!
+//! A [`model::Model`] is compiled to an [`instance::Instance`]; the heuristics and the exact solver share one
+//! dynamic program ([`kernel`]) and return a [`solution::Solution`], which [`check`] verifies by a path of its own.
+//! Nothing here does I/O beyond the readers it is given, and nothing is async.
+
+pub mod check;
+pub mod constrained;
+pub mod error;
+pub mod heuristic;
+pub mod instance;
+pub mod json;
+pub mod kernel;
+pub mod model;
+pub mod network;
+pub mod result;
+pub mod solution;
+pub mod tables;
+pub mod utilization;

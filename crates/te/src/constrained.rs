@@ -1,0 +1,199 @@
+//! The dynamic program for commodities whose routes are restricted: labels instead of one cost for each place.
+//!
+//! A label is a way to reach a site: its cost, its latency and the required sites and links it has used so far.
+//! One label dominates another at the same site when it is no worse in all three. The minimum over what remains
+//! is exact, so bounds computed from it hold.
+
+use crate::instance::{Commodity, Instance};
+use crate::kernel::Scratch;
+use crate::model::Limits;
+use crate::tables::Tables;
+
+/// Latencies may exceed a limit by this much relatively, for rounding.
+pub const LATENCY_SLACK: f64 = 1e-9;
+
+#[derive(Clone, Copy)]
+struct Label {
+    cost: f64,
+    latency: f64,
+    used: u32,
+    /// Site, or end place for first and last labels.
+    at: u32,
+    place: u32,
+    before: usize,
+}
+
+struct Search<'a> {
+    instance: &'a Instance,
+    tables: &'a Tables,
+    commodity: &'a Commodity,
+    limits: &'a Limits,
+}
+
+/// As [`crate::kernel::cheapest`], for a commodity with limits.
+pub fn cheapest(
+    instance: &Instance,
+    tables: &Tables,
+    commodity: &Commodity,
+    scratch: &mut Scratch,
+) -> f64 {
+    let none = Limits::default();
+    let limits = commodity.limits.as_deref().unwrap_or(&none);
+    let search = Search {
+        instance,
+        tables,
+        commodity,
+        limits,
+    };
+    let labels = search.run();
+    let all_used = (1u32 << (limits.use_sites.len() + limits.use_links.len())) - 1;
+    let last = labels.last().expect("one list of labels for each stop");
+    let complete = last.iter().filter(|l| l.used == all_used);
+    let Some(best) = complete.min_by(|a, b| a.cost.total_cmp(&b.cost)) else {
+        scratch.sites.clear();
+        return f64::INFINITY;
+    };
+    scratch.sink = best.place;
+    scratch.sites.clear();
+    let mut label = best;
+    for list in labels[..labels.len() - 1].iter().rev() {
+        label = &list[label.before];
+        scratch.sites.push(label.at);
+    }
+    scratch.source = scratch.sites.pop().expect("the first stop is the ingress");
+    scratch.sites.reverse();
+    best.cost
+}
+
+impl Search<'_> {
+    /// Labels of the ingress, of each VNF and of the egress.
+    fn run(&self) -> Vec<Vec<Label>> {
+        let start = |&place: &u32| Label {
+            cost: 0.0,
+            latency: 0.0,
+            used: 0,
+            at: place,
+            place,
+            before: 0,
+        };
+        let mut labels = vec![
+            self.instance
+                .sources(self.commodity)
+                .iter()
+                .map(start)
+                .collect::<Vec<_>>(),
+        ];
+        for z in 0..=self.commodity.vnfs as usize {
+            let before = &labels[z];
+            let mut next = Vec::new();
+            for (at, place, visit) in self.targets(z) {
+                let mut here: Vec<Label> = Vec::new();
+                for (index, label) in before.iter().enumerate() {
+                    if let Some(extended) = self.extend(label, index, z, at, place, visit) {
+                        insert(&mut here, extended);
+                    }
+                }
+                next.extend(here);
+            }
+            labels.push(next);
+        }
+        labels
+    }
+
+    /// Where stage `z` may end: (site or place, place, cost of handling there).
+    fn targets(&self, z: usize) -> Vec<(u32, u32, f64)> {
+        if z == self.commodity.vnfs as usize {
+            return self
+                .instance
+                .sinks(self.commodity)
+                .iter()
+                .map(|&p| (p, p, 0.0))
+                .collect();
+        }
+        let vnf = &self.instance.vnfs[self.instance.stage_vnf[self.commodity.stage(z)] as usize];
+        let load = vnf.load_per_mbps * self.instance.handled(self.commodity, z);
+        let allowed = vnf
+            .deployments
+            .iter()
+            .filter(|(s, _)| !self.limits.avoid_sites.contains(&(*s as usize)));
+        allowed
+            .map(|&(site, row)| {
+                let price = self.tables.row_price(self.instance.links + site as usize)
+                    + self.tables.row_price(row as usize);
+                (site, self.instance.site_place[site as usize], load * price)
+            })
+            .collect()
+    }
+
+    fn extend(
+        &self,
+        label: &Label,
+        before: usize,
+        z: usize,
+        at: u32,
+        place: u32,
+        visit: f64,
+    ) -> Option<Label> {
+        let stage = self.commodity.stage(z);
+        let (w, v) = (self.instance.forward[stage], self.instance.reverse[stage]);
+        let entry = label.place as usize * self.instance.stride + place as usize;
+        let node = |p: u32| self.instance.node_at[p as usize] as usize;
+        let (from, to) = (node(label.place), node(place));
+        let latency = label.latency + self.instance.network.latency_ms(from, to);
+        if self
+            .limits
+            .max_latency_ms
+            .is_some_and(|most| latency > most * (1.0 + LATENCY_SLACK))
+        {
+            return None;
+        }
+        let mut used = label.used;
+        if z < self.commodity.vnfs as usize
+            && let Some(bit) = self.limits.use_sites.iter().position(|&s| s == at as usize)
+        {
+            used |= 1 << bit;
+        }
+        if !self.limits.avoid_links.is_empty() || !self.limits.use_links.is_empty() {
+            for (link, _) in crossed(self.instance, (from, to), (w, v)) {
+                if self.limits.avoid_links.contains(&link) {
+                    return None;
+                }
+                if let Some(bit) = self.limits.use_links.iter().position(|&l| l == link) {
+                    used |= 1 << (self.limits.use_sites.len() + bit);
+                }
+            }
+        }
+        let cost =
+            label.cost + w * self.tables.forward[entry] + v * self.tables.reverse[entry] + visit;
+        Some(Label {
+            cost,
+            latency,
+            used,
+            at,
+            place,
+            before,
+        })
+    }
+}
+
+/// The links that a stage between two nodes crosses in either direction that carries traffic.
+pub fn crossed(
+    instance: &Instance,
+    (from, to): (usize, usize),
+    (w, v): (f64, f64),
+) -> impl Iterator<Item = (usize, f64)> + '_ {
+    let forward = instance.network.path(from, to).filter(move |_| w > 0.0);
+    forward.chain(instance.network.path(to, from).filter(move |_| v > 0.0))
+}
+
+/// Keeps the labels of one site that no other dominates.
+fn insert(labels: &mut Vec<Label>, new: Label) {
+    let dominates = |a: &Label, b: &Label| {
+        a.cost <= b.cost && a.latency <= b.latency && a.used & b.used == b.used
+    };
+    if labels.iter().any(|old| dominates(old, &new)) {
+        return;
+    }
+    labels.retain(|old| !dominates(&new, old));
+    labels.push(new);
+}

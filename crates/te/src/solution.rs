@@ -1,0 +1,162 @@
+//! What every algorithm returns: routes with fractions, and the figures that follow from them.
+
+use crate::instance::{Instance, Route};
+
+/// What is optimised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Objective {
+    /// Most demand carried, each chain at most its own; Mbit/s.
+    Throughput,
+    /// Largest factor on all demands that can be carried.
+    Scale,
+    /// Least aggregate latency with all demand carried (equation 3), Mbit/s · ms.
+    Latency,
+}
+
+impl Objective {
+    /// The objective's name in the contract.
+    pub fn name(self) -> &'static str {
+        match self {
+            Objective::Throughput => "throughput",
+            Objective::Scale => "scale",
+            Objective::Latency => "latency",
+        }
+    }
+
+    /// Whether larger values are better.
+    pub fn maximises(self) -> bool {
+        self != Objective::Latency
+    }
+}
+
+/// How a solve ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Proved within the gap that was asked for.
+    Optimal,
+    /// A valid answer of a heuristic, or of the exact solver with a restriction it cannot prove optimal.
+    Feasible,
+    /// The best answer when the time was up.
+    TimeLimit,
+    /// The best answer when the user interrupted.
+    Interrupted,
+    /// A heuristic left demand uncarried that should have been carried in full.
+    Partial,
+}
+
+impl Status {
+    /// The status in the contract's words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Status::Optimal => "optimal",
+            Status::Feasible => "feasible",
+            Status::TimeLimit => "time-limit",
+            Status::Interrupted => "interrupted",
+            Status::Partial => "partial",
+        }
+    }
+}
+
+/// A route and the share of its commodity that it carries.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Flow {
+    /// Index of the commodity.
+    pub commodity: usize,
+    /// Where it goes.
+    pub route: Route,
+    /// Share of the commodity's demand, of the scaled demand under the scale objective.
+    pub fraction: f64,
+}
+
+/// A routing with its value and, from the exact solver, its proof.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Solution {
+    /// How the solve ended.
+    pub status: Status,
+    /// What was optimised.
+    pub objective: Objective,
+    /// Value of the routing.
+    pub value: f64,
+    /// A bound that no routing beats, where one was proved.
+    pub bound: Option<f64>,
+    /// Wall-clock time of the solve, seconds.
+    pub seconds: f64,
+    /// The routing.
+    pub flows: Vec<Flow>,
+}
+
+impl Solution {
+    /// |bound − value| over |bound|, for maximisation, or over |value|.
+    pub fn gap(&self) -> Option<f64> {
+        self.bound
+            .map(|bound| relative_gap(self.objective, self.value, bound))
+    }
+
+    /// Factor that the demands of the model are multiplied with in this routing.
+    pub fn demand_factor(&self) -> f64 {
+        if self.objective == Objective::Scale {
+            self.value
+        } else {
+            1.0
+        }
+    }
+}
+
+/// Distance of a value from its bound, relative to the larger of the two; never negative.
+pub fn relative_gap(objective: Objective, value: f64, bound: f64) -> f64 {
+    let (low, high) = if objective.maximises() {
+        (value, bound)
+    } else {
+        (bound, value)
+    };
+    if high <= 0.0 {
+        0.0
+    } else {
+        ((high - low) / high).max(0.0)
+    }
+}
+
+/// Load of every row under a routing, with the demands as they are in the model.
+pub fn loads(instance: &Instance, flows: &[Flow]) -> Vec<f64> {
+    let mut loads = vec![0.0; instance.rows()];
+    for flow in flows {
+        let commodity = &instance.commodities[flow.commodity];
+        instance.loads(commodity, &flow.route, |row, load| {
+            loads[row] += flow.fraction * load
+        });
+    }
+    loads
+}
+
+/// The most loaded row and its load as a share of its capacity.
+pub fn tightest(instance: &Instance, loads: &[f64]) -> (usize, f64) {
+    let ratio = |row: usize| match (loads[row], instance.capacity[row]) {
+        (load, _) if load <= 0.0 => 0.0,
+        (_, capacity) if capacity <= 0.0 => f64::INFINITY,
+        (load, capacity) => load / capacity,
+    };
+    (0..loads.len())
+        .map(|row| (row, ratio(row)))
+        .max_by(|a, b| a.1.total_cmp(&b.1))
+        .unwrap_or((0, 0.0))
+}
+
+/// Value of a routing under an objective whose demands are carried as given.
+pub fn value(instance: &Instance, objective: Objective, flows: &[Flow]) -> f64 {
+    let commodity = |flow: &Flow| &instance.commodities[flow.commodity];
+    match objective {
+        Objective::Throughput => flows.iter().map(|f| f.fraction * commodity(f).worth).sum(),
+        Objective::Latency => flows
+            .iter()
+            .map(|f| f.fraction * instance.weighted_latency(commodity(f), &f.route))
+            .sum(),
+        Objective::Scale => {
+            let (_, utilization) = tightest(instance, &loads(instance, flows));
+            if utilization > 0.0 {
+                1.0 / utilization
+            } else {
+                f64::INFINITY
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Prices of rows turned into what the dynamic program reads: a cost for each pair of places and each VNF at a place.
+
+use crate::instance::{Instance, NONE};
+
+/// Cost of what is not allowed. Finite, so that zero traffic times it is zero and not NaN.
+pub const BLOCKED: f64 = 1e30;
+
+/// A route that costs at least this much uses something blocked.
+pub const IMPOSSIBLE: f64 = 1e15;
+
+/// Cost tables; all place-indexed rows have the instance's stride.
+#[derive(Debug, Clone, Default)]
+pub struct Tables {
+    /// Cost of one Mbit/s of forward traffic from place to place.
+    pub forward: Vec<f64>,
+    /// Cost of one Mbit/s of the reverse traffic of the same stage, which flows from the second to the first.
+    pub reverse: Vec<f64>,
+    /// Cost of one Mbit/s handled by a VNF at a place: the cheapest of its sites there.
+    pub vnf: Vec<f64>,
+    /// The site that the entry of `vnf` stands for.
+    pub site: Vec<u32>,
+    pairs: Vec<f64>,
+    price: Vec<f64>,
+}
+
+impl Tables {
+    /// Tables for `price`, by row and per unit of load, plus `latency_weight` times the latency of each stage.
+    pub fn new(instance: &Instance, price: &[f64], latency_weight: f64) -> Tables {
+        let mut tables = Tables::default();
+        tables.fill(instance, price, latency_weight);
+        tables
+    }
+
+    /// Recomputes the tables in place.
+    pub fn fill(&mut self, instance: &Instance, price: &[f64], latency_weight: f64) {
+        self.price.clear();
+        self.price.extend(
+            price
+                .iter()
+                .zip(&instance.capacity)
+                .map(|(&p, &c)| if c > 0.0 { p } else { BLOCKED }),
+        );
+        let mut pairs = std::mem::take(&mut self.pairs);
+        instance.network.sum_over_paths(&self.price, &mut pairs);
+        let (nodes, stride) = (instance.nodes, instance.stride);
+        self.forward.clear();
+        self.forward.resize(nodes * stride, BLOCKED);
+        self.reverse.clear();
+        self.reverse.resize(nodes * stride, BLOCKED);
+        for from in 0..nodes {
+            for to in 0..nodes {
+                let latency = instance.network.latency_ms(from, to);
+                if latency == f64::INFINITY {
+                    continue;
+                }
+                let at = instance.place_of[from] as usize * stride + instance.place_of[to] as usize;
+                let back = instance.network.latency_ms(to, from);
+                self.forward[at] = pairs[from * nodes + to] + latency_weight * latency;
+                self.reverse[at] = if back.is_finite() {
+                    pairs[to * nodes + from] + latency_weight * latency
+                } else {
+                    BLOCKED
+                };
+            }
+        }
+        self.pairs = pairs;
+        self.fill_vnfs(instance);
+    }
+
+    /// The price of a row that the tables were filled with; [`BLOCKED`] where it has no capacity.
+    pub fn row_price(&self, row: usize) -> f64 {
+        self.price[row]
+    }
+
+    /// Changes one row's price; the entries that depend on it must be refreshed after.
+    pub fn set_price(&mut self, row: usize, price: f64) {
+        self.price[row] = price;
+    }
+
+    /// Recomputes the entries of one ordered pair of nodes.
+    pub fn refresh_pair(
+        &mut self,
+        instance: &Instance,
+        from: usize,
+        to: usize,
+        latency_weight: f64,
+    ) {
+        let sum: f64 = instance
+            .network
+            .path(from, to)
+            .map(|(link, r)| self.price[link] * r)
+            .sum();
+        let (a, b) = (
+            instance.place_of[from] as usize,
+            instance.place_of[to] as usize,
+        );
+        self.forward[a * instance.stride + b] =
+            sum + latency_weight * instance.network.latency_ms(from, to);
+        let back = instance.network.latency_ms(to, from);
+        if back.is_finite() {
+            self.reverse[b * instance.stride + a] = sum + latency_weight * back;
+        }
+    }
+
+    /// Recomputes the entries that depend on the row of a site or of a VNF at a site.
+    pub fn refresh_compute(&mut self, instance: &Instance, row: usize) {
+        let is_site = row < instance.links + instance.sites;
+        for vnf in 0..instance.vnfs.len() {
+            let affected = |&(site, own): &(u32, u32)| {
+                if is_site {
+                    instance.links + site as usize == row
+                } else {
+                    own as usize == row
+                }
+            };
+            if let Some(&(site, _)) = instance.vnfs[vnf].deployments.iter().find(|d| affected(d)) {
+                self.fill_vnf_at(instance, vnf, instance.site_place[site as usize] as usize);
+                if !is_site {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn fill_vnf_at(&mut self, instance: &Instance, vnf: usize, place: usize) {
+        let at = vnf * instance.site_places + place;
+        (self.vnf[at], self.site[at]) = (BLOCKED, NONE);
+        for &(site, row) in &instance.vnfs[vnf].deployments {
+            if instance.site_place[site as usize] as usize != place {
+                continue;
+            }
+            let cost = instance.vnfs[vnf].load_per_mbps
+                * (self.price[instance.links + site as usize] + self.price[row as usize]);
+            if self.site[at] == NONE || cost < self.vnf[at] {
+                (self.vnf[at], self.site[at]) = (cost, site);
+            }
+        }
+    }
+
+    fn fill_vnfs(&mut self, instance: &Instance) {
+        let width = instance.site_places;
+        self.vnf.clear();
+        self.vnf.resize(instance.vnfs.len() * width, BLOCKED);
+        self.site.clear();
+        self.site.resize(instance.vnfs.len() * width, NONE);
+        for vnf in 0..instance.vnfs.len() {
+            for &(site, row) in &instance.vnfs[vnf].deployments {
+                let cost = instance.vnfs[vnf].load_per_mbps
+                    * (self.price[instance.links + site as usize] + self.price[row as usize]);
+                let at = vnf * width + instance.site_place[site as usize] as usize;
+                if self.site[at] == NONE || cost < self.vnf[at] {
+                    (self.vnf[at], self.site[at]) = (cost, site);
+                }
+            }
+        }
+    }
+}
