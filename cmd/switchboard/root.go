@@ -1,0 +1,33 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+)
+
+// newRootCommand returns the command line. Each command has a file of its own.
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "switchboard",
+		Short: "Steer traffic through chains of network functions over many sites",
+		Long: "Switchboard steers customers' traffic through ordered chains of network functions spread over many sites.\n" +
+			"Begin with `switchboard lab up -f examples/lab/four-sites.yaml`.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.AddCommand(newVersionCommand())
+	return root
+}
+
+// usageError is a mistake in how a command was called; it exits with 2.
+type usageError struct{ error }
+
+// exitCode is 2 for wrong usage and 1 for everything else.
+func exitCode(err error) int {
+	var usage usageError
+	if errors.As(err, &usage) {
+		return 2
+	}
+	return 1
+}
