@@ -38,12 +38,12 @@ type Connection struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 
-	mu        sync.Mutex
-	stores    map[string]*Store
-	services  map[string]*nats.Subscription
-	broken    chan struct{} // closed and replaced when the transport breaks
-	restored  chan struct{} // closed and replaced when it is back
-	wanted    *wantedSet
+	mu       sync.Mutex
+	stores   map[string]*Store
+	services map[string]*nats.Subscription
+	broken   chan struct{} // closed and replaced when the transport breaks
+	restored chan struct{} // closed and replaced when it is back
+	wanted   *wantedSet
 }
 
 const reconnectWait = 100 * time.Millisecond
@@ -76,12 +76,12 @@ func connect(ctx context.Context, config ConnectConfig, credentials Credentials,
 		config.Logger = slog.Default()
 	}
 	c := &Connection{
-		config:    config,
-		log:       config.Logger.With("site", config.Site, "agent", config.Agent),
-		stores:    map[string]*Store{},
-		services:  map[string]*nats.Subscription{},
-		broken:    make(chan struct{}),
-		restored:  make(chan struct{}),
+		config:   config,
+		log:      config.Logger.With("site", config.Site, "agent", config.Agent),
+		stores:   map[string]*Store{},
+		services: map[string]*nats.Subscription{},
+		broken:   make(chan struct{}),
+		restored: make(chan struct{}),
 	}
 	c.life, c.cancel = context.WithCancel(context.Background())
 	options := append([]nats.Option{

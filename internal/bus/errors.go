@@ -101,10 +101,6 @@ func errorCode(err error) (Code, string) {
 	if errors.As(err, &coded) {
 		return coded.Code, coded.Message
 	}
-	var remote *RemoteError
-	if errors.As(err, &remote) {
-		return remote.Code, remote.Message
-	}
 	for code, reason := range busReasons {
 		if errors.Is(err, reason) {
 			return code, err.Error()

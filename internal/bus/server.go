@@ -83,6 +83,7 @@ type Server struct {
 	agents *server.Server
 	nc     *nats.Conn // in-process connection to agents, as the site itself
 	core   *Connection
+	links  *links
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
 	once   sync.Once
@@ -163,7 +164,7 @@ func (s *Server) start(ctx, life context.Context) error {
 		return err
 	}
 	s.nc = s.core.nc
-	for _, name := range []string{pubBucket, viewBucket, rulesBucket, statusBucket} {
+	for _, name := range []string{pubBucket, viewBucket, rulesBucket, statusBucket, linksBucket} {
 		if err := s.core.store(name).ensure(ctx); err != nil {
 			return err
 		}
@@ -173,7 +174,34 @@ func (s *Server) start(ctx, life context.Context) error {
 			return err
 		}
 	}
-	return s.startPresence(life)
+	if err := s.startPresence(life); err != nil {
+		return err
+	}
+	return s.startLinks(ctx, life)
+}
+
+// startLinks brings up what this site is to others: publisher, subscriber, and relay of requests.
+func (s *Server) startLinks(ctx, life context.Context) error {
+	s.links = newLinks(s.config, s.log)
+	publisher := newPublisher(life, s.config, s.log)
+	publisher.follow(s)
+	relay := newRelay(life, s.config, s.links, s.nc)
+	mirrors := newMirrors(life, s, s.links)
+	board := newLinkBoard(s)
+	s.links.observe = board.tell
+	s.links.serve = func(t *trunk, way func(string) *link) error {
+		return errors.Join(relay.serve(t), publisher.serve(t, way), mirrors.serve(t))
+	}
+	if err := board.start(ctx, life); err != nil {
+		return err
+	}
+	if err := mirrors.start(ctx); err != nil {
+		return err
+	}
+	if err := relay.start(); err != nil {
+		return err
+	}
+	return s.links.start(s, life)
 }
 
 // LocalURL is where agents of the site connect.
@@ -206,10 +234,13 @@ func (s *Server) WriteCredentials(kind Kind, name string) (string, error) {
 func (s *Server) Close() {
 	s.once.Do(func() {
 		s.cancel()
+		s.tasks.Wait()
+		if s.links != nil {
+			s.links.close()
+		}
 		if s.core != nil {
 			s.core.Close()
 		}
-		s.tasks.Wait()
 		s.agents.Shutdown()
 		s.agents.WaitForShutdown()
 	})

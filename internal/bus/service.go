@@ -103,7 +103,17 @@ func guarded(ctx context.Context, handler Handler, request Request) (reply []byt
 			reply, err = nil, &Error{CodePanic, fmt.Sprintf("%v\n%s", p, debug.Stack())}
 		}
 	}()
-	return handler(ctx, request)
+	reply, err = handler(ctx, request)
+	return reply, refusal(err)
+}
+
+// refusal makes a handler's error one that its caller cannot mistake for the bus's own about this request.
+func refusal(err error) error {
+	var coded *Error
+	if err == nil || errors.As(err, &coded) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &Error{CodeInternal, err.Error()}
 }
 
 func respond(m *nats.Msg, payload []byte, err error) {

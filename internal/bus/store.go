@@ -212,9 +212,7 @@ func (s *Store) remove(ctx context.Context, key string, revision *uint64) error 
 		return err
 	}
 	marker := nats.NewMsg("")
-	marker.Header.Set(operationHeader, "PURGE")
-	marker.Header.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
-	marker.Header.Set(jetstream.MsgTTLHeader, tombstoneLife.String())
+	markDeleted(marker.Header)
 	_, err = s.write(ctx, marker, key, revision)
 	return err
 }
@@ -320,6 +318,13 @@ const (
 	operationHeader = "KV-Operation" // every client library's: DEL or PURGE marks a deletion
 	writeHeader     = "Switchboard-Write"
 )
+
+// markDeleted makes a message the marker of a deletion, which goes away by itself after tombstoneLife.
+func markDeleted(h nats.Header) {
+	h.Set(operationHeader, "PURGE")
+	h.Set(jetstream.MsgRollup, jetstream.MsgRollupSubject)
+	h.Set(jetstream.MsgTTLHeader, tombstoneLife.String())
+}
 
 func deleted(h nats.Header) bool {
 	return h.Get(operationHeader) != "" || h.Get(jetstream.MarkerReasonHeader) != ""

@@ -12,6 +12,7 @@ import (
 // The view bucket holds, under <site>.<key>, what other sites publish, with the publisher's revision and time as headers,
 // and under _.cursor.<site>.<prefix's hash> how far the copy of each prefix is. No site can be called "_".
 const (
+	epochHeader    = "Switchboard-Epoch"
 	revisionHeader = "Switchboard-Revision"
 	timeHeader     = "Switchboard-Time"
 )

@@ -1,0 +1,78 @@
+package bus
+
+import (
+	"strings"
+	"sync"
+	"time"
+)
+
+// index is the site process's copy, in memory, of what the site publishes, from which it serves other sites. Deletions
+// stay in it as long as in the bucket.
+type index struct {
+	mu       sync.Mutex
+	items    map[string]*item
+	revision uint64 // of the last change
+	epoch    uint64 // of the bucket; 0 until the state at the start has been read
+	ready    chan struct{}
+	sessions map[*session]struct{}
+}
+
+type item struct {
+	revision uint64
+	time     time.Time
+	value    []byte
+	deleted  bool
+}
+
+func newIndex() *index {
+	return &index{items: map[string]*item{}, ready: make(chan struct{}), sessions: map[*session]struct{}{}}
+}
+
+// change takes a change of the bucket and tells the sessions that want it.
+func (x *index) change(c change) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.items[c.key] = &item{revision: c.revision, time: c.time, value: c.value, deleted: c.deleted}
+	x.revision = max(x.revision, c.revision)
+	for s := range x.sessions {
+		if s.wants(c.key) {
+			s.mark(c.key, c.revision)
+		}
+	}
+}
+
+// open marks the index as whole. The bucket's creation is its epoch: revisions of another one say nothing.
+func (x *index) open(created time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.epoch = uint64(created.UnixNano())
+	close(x.ready)
+}
+
+// forget drops deletions older than their markers in the bucket.
+func (x *index) forget(now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for key, i := range x.items {
+		if i.deleted && now.Sub(i.time) > tombstoneLife {
+			delete(x.items, key)
+		}
+	}
+}
+
+// ancestors calls for the key's every prefix, shortest first, until one is accepted.
+func ancestors(key string, accept func(prefix string) bool) bool {
+	if accept("") {
+		return true
+	}
+	for i := 0; ; {
+		dot := strings.IndexByte(key[i:], '.')
+		if dot < 0 {
+			return accept(key)
+		}
+		if accept(key[:i+dot]) {
+			return true
+		}
+		i += dot + 1
+	}
+}
