@@ -241,3 +241,26 @@ func TestSysctlPathsKeepDotsOfInterfaces(t *testing.T) {
 		}
 	}
 }
+
+func TestStationsOfOneVLANReachEachOther(t *testing.T) {
+	both := namespaces(t, 2)
+	end := func(index int) Interface {
+		address := netip.MustParsePrefix(fmt.Sprintf("192.0.2.%d/24", index+1))
+		return Interface{Namespace: both[index], Name: "eth0", Kernel: true, Addresses: []netip.Prefix{address}}
+	}
+	if err := EnsureVeth(end(0), end(1)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := both[0].EnsureVLANTag("eth0", 20); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := both[0].Run(exec.Command("ping", "-c", "1", "-W", "1", "192.0.2.2")); err == nil {
+		t.Error("a station without the tag answered")
+	}
+	if err := both[1].EnsureVLANTag("eth0", 20); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, both[0], "ping", "-c", "1", "-W", "2", "192.0.2.2")
+}
