@@ -22,7 +22,7 @@
 //     progress.<customer>.<chain>           ChainProgress
 //     measurement.<customer>.<chain>        Measurement
 //   at the site of a VNF controller, by that controller
-//     allocation.<vnf>.<customer>.<chain>.<position>   AllocationRecord
+//     allocation.<vnf>.<customer>.<chain>.<chain label>.<position>   AllocationRecord
 //
 // Services reachable by (site, service):
 //   at the site of a VNF controller    "vnf.<vnf>"     ParticipantRequest -> ParticipantReply

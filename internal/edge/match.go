@@ -1,0 +1,191 @@
+// Package edge is the edge service of a site: which packets enter which chain. Its controller guards the classifiers of
+// the site's edges in two-phase commit, and its matches say how classifiers relate.
+package edge
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+)
+
+// Match is a set of packets: the product of its fields, an empty field standing for everything.
+type Match struct {
+	Sources, Destinations         []netip.Prefix
+	Protocols                     []uint8
+	SourcePorts, DestinationPorts []PortRange
+}
+
+// PortRange is inclusive.
+type PortRange struct{ First, Last uint16 }
+
+var protocolNumbers = map[string]uint8{"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58}
+
+// ParseMatch reads a match as customers write it. Its errors name the field and what to write.
+func ParseMatch(m *api.Match) (Match, error) {
+	var parsed Match
+	var err error
+	if parsed.Sources, err = prefixes("sourcePrefixes", m.GetSourcePrefixes()); err != nil {
+		return Match{}, err
+	}
+	if parsed.Destinations, err = prefixes("destinationPrefixes", m.GetDestinationPrefixes()); err != nil {
+		return Match{}, err
+	}
+	for i, name := range m.GetProtocols() {
+		number, known := protocolNumbers[strings.ToLower(name)]
+		if !known {
+			n, err := strconv.ParseUint(name, 10, 8)
+			if err != nil {
+				return Match{}, fmt.Errorf("protocols[%d]: %q is no protocol; write tcp, udp, icmp, icmpv6 or a number up to 255", i, name)
+			}
+			number = uint8(n)
+		}
+		parsed.Protocols = append(parsed.Protocols, number)
+	}
+	if parsed.SourcePorts, err = ports("sourcePorts", m.GetSourcePorts()); err != nil {
+		return Match{}, err
+	}
+	parsed.DestinationPorts, err = ports("destinationPorts", m.GetDestinationPorts())
+	return parsed, err
+}
+
+// MatchOf is ParseMatch for a match that was accepted before; what cannot be read matches nothing.
+func MatchOf(m *api.Match) Match {
+	parsed, err := ParseMatch(m)
+	if err != nil {
+		return Match{Protocols: []uint8{255}} // reserved by IANA: no packet carries it
+	}
+	return parsed
+}
+
+func prefixes(field string, texts []string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for i, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s[%d]: %q is no prefix; write for example 10.1.0.0/24", field, i, text)
+		}
+		all = append(all, p.Masked())
+	}
+	return all, nil
+}
+
+func ports(field string, texts []string) ([]PortRange, error) {
+	var all []PortRange
+	for i, text := range texts {
+		first, last, isRange := strings.Cut(text, "-")
+		if !isRange {
+			last = first
+		}
+		a, errA := strconv.ParseUint(first, 10, 16)
+		b, errB := strconv.ParseUint(last, 10, 16)
+		if errA != nil || errB != nil || a > b {
+			return nil, fmt.Errorf("%s[%d]: %q is no port or range; write 80 or 8000-8080", field, i, text)
+		}
+		all = append(all, PortRange{uint16(a), uint16(b)})
+	}
+	return all, nil
+}
+
+// ForSources narrows the match to packets from the given prefixes, unless it overlaps them already or there are none;
+// a match that speaks of other sources speaks of these instead.
+func (m Match) ForSources(texts []string) Match {
+	given, err := prefixes("", texts)
+	if err != nil || len(given) == 0 {
+		return m
+	}
+	if len(m.Sources) > 0 && prefixesOverlap(m.Sources, given) {
+		return m
+	}
+	m.Sources = given
+	return m
+}
+
+// Reversed matches the answers to what m matches.
+func (m Match) Reversed() Match {
+	m.Sources, m.Destinations = m.Destinations, m.Sources
+	m.SourcePorts, m.DestinationPorts = m.DestinationPorts, m.SourcePorts
+	return m
+}
+
+// SourceStrings and DestinationStrings are the prefixes in CIDR notation.
+func (m Match) SourceStrings() []string      { return stringsOf(m.Sources) }
+func (m Match) DestinationStrings() []string { return stringsOf(m.Destinations) }
+
+func stringsOf(all []netip.Prefix) []string {
+	var texts []string
+	for _, p := range all {
+		texts = append(texts, p.String())
+	}
+	return texts
+}
+
+// Contains reports whether every packet of other is one of m. It may say no where a union of ranges would be needed to
+// see it.
+func (m Match) Contains(other Match) bool {
+	return covers(m.Sources, other.Sources, prefixContains) && covers(m.Destinations, other.Destinations, prefixContains) &&
+		covers(m.Protocols, other.Protocols, func(a, b uint8) bool { return a == b }) &&
+		covers(m.SourcePorts, other.SourcePorts, rangeContains) && covers(m.DestinationPorts, other.DestinationPorts, rangeContains)
+}
+
+// covers reports whether each of b lies in one of a; an empty list is everything.
+func covers[T any](a, b []T, contains func(T, T) bool) bool {
+	if len(a) == 0 {
+		return true
+	}
+	if len(b) == 0 {
+		return false
+	}
+	for _, y := range b {
+		if !slices.ContainsFunc(a, func(x T) bool { return contains(x, y) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// Overlaps reports whether some packet is of both.
+func (m Match) Overlaps(other Match) bool {
+	return meet(m.Sources, other.Sources, netip.Prefix.Overlaps) && meet(m.Destinations, other.Destinations, netip.Prefix.Overlaps) &&
+		meet(m.Protocols, other.Protocols, func(a, b uint8) bool { return a == b }) &&
+		meet(m.SourcePorts, other.SourcePorts, rangesOverlap) && meet(m.DestinationPorts, other.DestinationPorts, rangesOverlap)
+}
+
+func meet[T any](a, b []T, overlap func(T, T) bool) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(a, func(x T) bool {
+		return slices.ContainsFunc(b, func(y T) bool { return overlap(x, y) })
+	})
+}
+
+func prefixesOverlap(a, b []netip.Prefix) bool { return meet(a, b, netip.Prefix.Overlaps) }
+
+func prefixContains(a, b netip.Prefix) bool {
+	return a.Addr().Is4() == b.Addr().Is4() && a.Bits() <= b.Bits() && a.Contains(b.Addr())
+}
+func rangeContains(a, b PortRange) bool { return a.First <= b.First && b.Last <= a.Last }
+func rangesOverlap(a, b PortRange) bool { return a.First <= b.Last && b.First <= a.Last }
+
+// MostSpecificFirst orders items so that one whose match lies within another's comes before it; otherwise the order
+// stays.
+func MostSpecificFirst[T any](items []T, matchOf func(T) Match) []T {
+	rest := slices.Clone(items)
+	ordered := make([]T, 0, len(items))
+	for len(rest) > 0 {
+		next := slices.IndexFunc(rest, func(item T) bool {
+			m := matchOf(item)
+			return !slices.ContainsFunc(rest, func(other T) bool {
+				o := matchOf(other)
+				return m.Contains(o) && !o.Contains(m)
+			})
+		})
+		ordered = append(ordered, rest[next])
+		rest = slices.Delete(rest, next, next+1)
+	}
+	return ordered
+}

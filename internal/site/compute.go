@@ -1,0 +1,294 @@
+package site
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
+	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
+	"github.com/switchboard-project/switchboard/internal/vnf"
+)
+
+// VNI is the VXLAN network identifier of the platform's tunnels.
+const VNI = 4789
+
+// Compute makes the rules of every forwarder of the site.
+func Compute(in Inputs) Result {
+	c := &computation{in: &in}
+	result := Result{Rules: map[string]*rules.RuleSet{}, Chains: map[ChainKey]Following{}}
+	records := slices.Clone(in.Chains)
+	slices.SortFunc(records, func(a, b *control.ChainRecord) int {
+		return cmp.Or(cmp.Compare(a.Customer, b.Customer), cmp.Compare(a.Chain, b.Chain))
+	})
+	for _, record := range records {
+		all := paths(&in, record)
+		c.paths = append(c.paths, all...)
+		if following, takesPart := c.following(record, all); takesPart {
+			result.Chains[ChainKey{record.Customer, record.Chain}] = following
+		}
+	}
+	slices.SortFunc(c.paths, byPath)
+	peers := map[string]bool{}
+	for _, f := range in.Forwarders {
+		set := c.ruleSet(f)
+		result.Rules[f.Name] = set
+		for _, p := range set.Peers {
+			peers[p.Id] = true
+		}
+	}
+	result.Peers = sortedKeys(peers)
+	return result
+}
+
+// computation is one run of Compute.
+type computation struct {
+	in    *Inputs
+	paths []*path
+}
+
+func (c *computation) ruleSet(f Forwarder) *rules.RuleSet {
+	previous := c.in.Previous[f.Name]
+	set := &rules.RuleSet{
+		Site: c.in.Site, Forwarder: f.Name,
+		Underlay: &rules.Underlay{Port: f.Interface, Addresses: []string{f.TunnelAddress}, Gateways: f.Gateways, Mtu: f.MTU, Vni: VNI},
+		Edges:    c.edges(f.Name),
+	}
+	for _, p := range c.paths {
+		if served := c.servicePath(p, f.Name, previous); served != nil {
+			set.Paths = append(set.Paths, served)
+		}
+	}
+	set.Attachments = c.attachments(set)
+	set.Peers = c.peers(set, previous)
+	set.Ports = ports(f, set)
+	set.Generation = previous.GetGeneration()
+	if previous == nil || !proto.Equal(set, previous) {
+		set.Generation++
+	}
+	return set
+}
+
+// servicePath makes the stages of a path that a forwarder takes part in: those with a local target at one end.
+func (c *computation) servicePath(p *path, forwarder string, previous *rules.RuleSet) *rules.ServicePath {
+	served := &rules.ServicePath{ChainLabel: p.version.ChainLabel, EgressLabel: p.egressLabel,
+		Customer: p.record.Customer, Chain: p.record.Chain, VnfCount: p.vnfs}
+	for z := uint32(1); z <= p.vnfs+1; z++ {
+		down, up := c.end(p, forwarder, z, z-1, false), c.end(p, forwarder, z-1, z, false)
+		if len(down.Local)+len(up.Local) == 0 {
+			continue
+		}
+		stage := &rules.Stage{Number: z,
+			Downstream: c.end(p, forwarder, z, z-1, len(up.Local) > 0),
+			Upstream:   c.end(p, forwarder, z-1, z, len(down.Local) > 0)}
+		retain(stage, previousStage(previous, served, z))
+		served.Stages = append(served.Stages, stage)
+	}
+	if len(served.Stages) == 0 {
+		return nil
+	}
+	return served
+}
+
+// retain keeps forwarders that were targets before, with weight 0, as long as the path exists: connections may still
+// pass them, and nobody counts another site's connections.
+func retain(stage, previous *rules.Stage) {
+	keep := func(end, before *rules.StageEnd) {
+		for _, old := range before.GetRemote() {
+			if !slices.ContainsFunc(end.Remote, func(r *rules.RemoteTarget) bool { return r.Peer == old.Peer }) {
+				end.Remote = append(end.Remote, &rules.RemoteTarget{Peer: old.Peer, Prefixes: old.Prefixes})
+			}
+		}
+		slices.SortFunc(end.Remote, func(a, b *rules.RemoteTarget) int { return cmp.Compare(a.Peer, b.Peer) })
+	}
+	keep(stage.Downstream, previous.GetDownstream())
+	keep(stage.Upstream, previous.GetUpstream())
+}
+
+func previousStage(set *rules.RuleSet, of *rules.ServicePath, number uint32) *rules.Stage {
+	for _, p := range set.GetPaths() {
+		if p.ChainLabel == of.ChainLabel && p.EgressLabel == of.EgressLabel {
+			for _, stage := range p.Stages {
+				if stage.Number == number {
+					return stage
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// attachments are those that the paths name.
+func (c *computation) attachments(set *rules.RuleSet) []*rules.Attachment {
+	named := map[string]bool{}
+	for _, target := range localTargets(set) {
+		named[target.GetAttachment()] = true
+	}
+	var all []*rules.Attachment
+	for _, a := range c.in.Attachments {
+		if named[a.ID] && a.Forwarder == set.Forwarder {
+			all = append(all, attachmentRule(a))
+		}
+	}
+	slices.SortFunc(all, func(a, b *rules.Attachment) int { return cmp.Compare(a.Id, b.Id) })
+	return all
+}
+
+func attachmentRule(a vnf.Attachment) *rules.Attachment {
+	kinds := map[vnf.Kind]rules.AttachmentKind{
+		vnf.Gateway: rules.AttachmentKind_ATTACHMENT_KIND_GATEWAY, vnf.Transparent: rules.AttachmentKind_ATTACHMENT_KIND_TRANSPARENT}
+	states := map[vnf.State]rules.AttachmentState{
+		vnf.Active:   rules.AttachmentState_ATTACHMENT_STATE_ACTIVE,
+		vnf.Draining: rules.AttachmentState_ATTACHMENT_STATE_DRAINING, vnf.Dead: rules.AttachmentState_ATTACHMENT_STATE_DEAD}
+	return &rules.Attachment{
+		Id: a.ID, Vnf: a.VNF, Instance: a.Instance, Kind: kinds[a.Kind], State: states[a.State],
+		IngressPort: a.IngressPort, EgressPort: a.EgressPort, IngressMac: a.IngressMAC, EgressMac: a.EgressMAC,
+		IngressVlan: a.IngressVLAN, EgressVlan: a.EgressVLAN, Mtu: a.MTU,
+		ChainLabel: a.ChainLabel, EgressLabel: a.EgressLabel, Stage: a.Stage,
+	}
+}
+
+func localTargets(set *rules.RuleSet) []*rules.LocalTarget {
+	var all []*rules.LocalTarget
+	for _, p := range set.Paths {
+		for _, s := range p.Stages {
+			all = append(append(all, s.Downstream.Local...), s.Upstream.Local...)
+		}
+	}
+	return all
+}
+
+// peers are the forwarders that targets name. One whose record is gone keeps its last address, as dead.
+func (c *computation) peers(set, previous *rules.RuleSet) []*rules.Peer {
+	named := map[string]bool{}
+	for _, p := range set.Paths {
+		for _, s := range p.Stages {
+			for _, target := range slices.Concat(s.Downstream.Remote, s.Upstream.Remote) {
+				named[target.Peer] = true
+			}
+		}
+	}
+	var all []*rules.Peer
+	for _, id := range sortedKeys(named) {
+		if peer := c.peer(id, previous); peer != nil {
+			all = append(all, peer)
+		}
+	}
+	return all
+}
+
+func (c *computation) peer(id string, previous *rules.RuleSet) *rules.Peer {
+	peer := &rules.Peer{Id: id, Encapsulation: rules.Encapsulation_ENCAPSULATION_VXLAN_MPLS}
+	for _, f := range c.in.Remote {
+		if peerID(f) == id {
+			peer.Address, peer.Alive = f.Address, f.Alive
+			return peer
+		}
+	}
+	for _, f := range c.in.Forwarders {
+		if c.in.Site+"/"+f.Name == id {
+			peer.Address, peer.Alive = hostAddress(f.TunnelAddress), true
+			return peer
+		}
+	}
+	for _, old := range previous.GetPeers() {
+		if old.Id == id {
+			peer.Address = old.Address
+			return peer
+		}
+	}
+	return nil
+}
+
+// ports are the underlay's, then those of edges and attachments.
+func ports(f Forwarder, set *rules.RuleSet) []*rules.Port {
+	names := map[string]bool{}
+	for _, e := range set.Edges {
+		names[e.Port] = true
+	}
+	for _, a := range set.Attachments {
+		names[a.IngressPort], names[a.EgressPort] = true, true
+	}
+	delete(names, f.Interface)
+	var all []*rules.Port
+	for _, name := range append([]string{f.Interface}, sortedKeys(names)...) {
+		port := &rules.Port{Name: name, Device: &rules.Port_AfPacket{AfPacket: name}}
+		if f.Driver == "af_xdp" {
+			port.Device = &rules.Port_AfXdp{AfXdp: name}
+		}
+		all = append(all, port)
+	}
+	return all
+}
+
+// following says whether the site takes part in a chain and what the rules lack for the routes being prepared.
+func (c *computation) following(record *control.ChainRecord, all []*path) (Following, bool) {
+	f := Following{Revision: record.Revision}
+	takesPart := false
+	for _, p := range all {
+		takesPart = takesPart || p.involves(c.in.Site) || c.hasAttachments(p)
+		prepared := p.next
+		if p.version.State == control.VersionState_VERSION_STATE_PREPARING {
+			prepared = slices.Concat(p.routes, p.next)
+		}
+		for _, r := range prepared {
+			f.Missing = append(f.Missing, c.missing(p, r)...)
+		}
+	}
+	slices.Sort(f.Missing)
+	f.Missing = slices.Compact(f.Missing)
+	return f, takesPart
+}
+
+func (c *computation) hasAttachments(p *path) bool {
+	for position := uint32(1); position <= p.vnfs; position++ {
+		if len(c.attachmentsAt(p, position)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// missing lists what this site lacks to carry a route: its own targets, and those of the stages' other ends.
+func (c *computation) missing(p *path, r *control.PlannedRoute) []string {
+	var lacks []string
+	for z := uint32(1); z <= p.vnfs+1; z++ {
+		if siteAt(r, z-1) != c.in.Site && siteAt(r, z) != c.in.Site {
+			continue
+		}
+		for _, position := range []uint32{z - 1, z} {
+			if why := c.lacking(p, position, siteAt(r, position)); why != "" {
+				lacks = append(lacks, why)
+			}
+		}
+	}
+	return lacks
+}
+
+// lacking says why a position cannot be reached at a site, "" where it can.
+func (c *computation) lacking(p *path, position uint32, site string) string {
+	if p.isEdge(position) {
+		for _, e := range p.edgesAt(position) {
+			if e.site == site && c.servingEdge(e) == "" {
+				return fmt.Sprintf("edge %s is not up at site %s", e, site)
+			}
+		}
+		return ""
+	}
+	name := p.vnfAt(position)
+	if site != c.in.Site {
+		serving := c.forwardersOf(site, func(f *control.ForwarderRecord) bool { return f.VnfWeights[name] > 0 })
+		if len(serving) == 0 {
+			return fmt.Sprintf("site %s announces no forwarder with instances of VNF %s", site, name)
+		}
+		return ""
+	}
+	for _, a := range c.attachmentsAt(p, position) {
+		if a.State == vnf.Active && a.Weight > 0 {
+			return ""
+		}
+	}
+	return fmt.Sprintf("no healthy instance of VNF %s is attached at site %s", name, site)
+}

@@ -1,0 +1,179 @@
+package site
+
+import (
+	"cmp"
+	"net"
+	"slices"
+
+	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
+	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
+	"github.com/switchboard-project/switchboard/internal/edge"
+)
+
+const defaultEdgeMTU = 1500
+
+// edges are the forwarder's edge instances with what enters at them.
+func (c *computation) edges(forwarder string) []*rules.Edge {
+	var all []*rules.Edge
+	for _, record := range c.in.Edges {
+		key := EdgeKey{record.Customer, record.Edge}
+		if record.GetSpec().GetSite() != c.in.Site || c.in.UsableEdges[key] != forwarder {
+			continue
+		}
+		spec := record.Spec
+		all = append(all, &rules.Edge{
+			Id: key.String(), Kind: rules.EdgeKind(spec.Kind), Port: spec.Interface, Vlan: spec.Vlan,
+			GatewayAddresses: spec.GatewayAddresses, NextHops: spec.NextHops, Mtu: cmp.Or(spec.Mtu, defaultEdgeMTU),
+			Classifiers: c.classifiers(key),
+		})
+	}
+	slices.SortFunc(all, func(a, b *rules.Edge) int { return cmp.Compare(a.Id, b.Id) })
+	return all
+}
+
+// entry is one classifier with what decides its place in the list.
+type entry struct {
+	customer string
+	match    edge.Match
+	rule     *rules.Classifier
+}
+
+// classifiers are those of every active version that uses the edge, the more specific first.
+func (c *computation) classifiers(key EdgeKey) []*rules.Classifier {
+	var forward, reverse []entry
+	for _, record := range c.in.Chains {
+		for _, version := range record.Versions {
+			if version.State != control.VersionState_VERSION_STATE_ACTIVE {
+				continue
+			}
+			served := c.versionPaths(version)
+			if e, ok := c.forwardEntry(key, record, version, served); ok {
+				forward = append(forward, e)
+			}
+			reverse = append(reverse, c.reverseEntries(key, record, version, served)...)
+		}
+	}
+	all := append(forward, unambiguous(reverse)...)
+	slices.SortStableFunc(all, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(a.rule.Direction, b.rule.Direction), cmp.Compare(a.rule.ChainLabel, b.rule.ChainLabel))
+	})
+	var ordered []*rules.Classifier
+	for _, e := range edge.MostSpecificFirst(all, func(e entry) edge.Match { return e.match }) {
+		ordered = append(ordered, e.rule)
+	}
+	return ordered
+}
+
+func (c *computation) versionPaths(version *control.ChainVersion) []*path {
+	var found []*path
+	for _, p := range c.paths {
+		if p.version == version {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// forwardEntry classifies what enters the chain at an ingress edge, planned or joining.
+func (c *computation) forwardEntry(key EdgeKey, record *control.ChainRecord, version *control.ChainVersion, served []*path) (entry, bool) {
+	for _, p := range served {
+		for _, e := range p.ingress {
+			if e.EdgeKey != key || e.site != c.in.Site {
+				continue
+			}
+			match := edge.MatchOf(version.Match)
+			if e.joined {
+				match = match.ForSources(e.prefixes)
+			}
+			return entry{record.Customer, match, &rules.Classifier{Match: matchRule(match), ChainLabel: version.ChainLabel,
+				Direction: rules.Direction_DIRECTION_FORWARD, EgressRoutes: c.egressRoutes(served)}}, true
+		}
+	}
+	return entry{}, false
+}
+
+// egressRoutes is the customer's egress route table at this site. Of egress sites with the same destination it takes
+// the one with the largest share of this site's traffic, then the nearest, then the lowest label.
+func (c *computation) egressRoutes(served []*path) []*rules.EgressRoute {
+	type choice struct {
+		share, latency float64
+		label          uint32
+	}
+	best := map[string]choice{}
+	for _, p := range served {
+		for _, e := range p.egress {
+			mine := choice{latency: c.in.Latency(c.in.Site, e.site), label: p.egressLabel}
+			for _, r := range p.current() {
+				if r.IngressSite == c.in.Site {
+					mine.share += r.Fraction
+				}
+			}
+			for _, prefix := range e.prefixes {
+				other, known := best[prefix]
+				if !known || cmp.Or(cmp.Compare(other.share, mine.share), cmp.Compare(mine.latency, other.latency),
+					cmp.Compare(mine.label, other.label)) < 0 {
+					best[prefix] = mine
+				}
+			}
+		}
+	}
+	var table []*rules.EgressRoute
+	for _, prefix := range sortedKeys(best) {
+		table = append(table, &rules.EgressRoute{Destination: prefix, EgressLabel: best[prefix].label})
+	}
+	return table
+}
+
+// reverseEntries classify connections that begin behind an egress edge, towards prefixes behind the ingress.
+func (c *computation) reverseEntries(key EdgeKey, record *control.ChainRecord, version *control.ChainVersion, served []*path) []entry {
+	var found []entry
+	for _, p := range served {
+		for _, e := range p.egress {
+			if e.EdgeKey != key || e.site != c.in.Site {
+				continue
+			}
+			var behind []string
+			for _, in := range p.ingress {
+				behind = append(behind, in.prefixes...)
+			}
+			match := edge.MatchOf(version.Match).ForSources(behind).Reversed()
+			found = append(found, entry{record.Customer, match, &rules.Classifier{Match: matchRule(match), ChainLabel: version.ChainLabel,
+				Direction:    rules.Direction_DIRECTION_REVERSE,
+				EgressRoutes: []*rules.EgressRoute{{Destination: "0.0.0.0/0", EgressLabel: p.egressLabel}, {Destination: "::/0", EgressLabel: p.egressLabel}}}})
+		}
+	}
+	return found
+}
+
+// unambiguous leaves out entries that overlap another customer's: on a shared edge nobody could say whose the
+// connection is, and a guess would show one customer's traffic to the other.
+func unambiguous(entries []entry) []entry {
+	return slices.DeleteFunc(slices.Clone(entries), func(e entry) bool {
+		return slices.ContainsFunc(entries, func(other entry) bool {
+			return other.customer != e.customer && other.match.Overlaps(e.match)
+		})
+	})
+}
+
+func matchRule(m edge.Match) *rules.Match {
+	rule := &rules.Match{SourcePrefixes: m.SourceStrings(), DestinationPrefixes: m.DestinationStrings()}
+	for _, p := range m.Protocols {
+		rule.Protocols = append(rule.Protocols, uint32(p))
+	}
+	for _, r := range m.SourcePorts {
+		rule.SourcePorts = append(rule.SourcePorts, &rules.PortRange{First: uint32(r.First), Last: uint32(r.Last)})
+	}
+	for _, r := range m.DestinationPorts {
+		rule.DestinationPorts = append(rule.DestinationPorts, &rules.PortRange{First: uint32(r.First), Last: uint32(r.Last)})
+	}
+	return rule
+}
+
+// hostAddress is the address of a CIDR.
+func hostAddress(cidr string) string {
+	if ip, _, err := net.ParseCIDR(cidr); err == nil {
+		return ip.String()
+	}
+	return cidr
+}
+
