@@ -28,6 +28,8 @@ type Interface struct {
 	// Kernel says whether the kernel's IP takes part. False: it sends nothing of its own (no neighbour
 	// solicitations, no router solicitations), for interfaces that a forwarder or a bridge drives.
 	Kernel bool
+	// Private keeps a macvlan interface from exchanging packets with others over the same parent.
+	Private bool
 }
 
 // EnsureVeth makes a pair of virtual Ethernet interfaces, each in its namespace, and brings both up.
@@ -95,7 +97,7 @@ func isPair(one, other Interface) (bool, error) {
 	return false, fmt.Errorf("interfaces %s in %s and %s in %s exist and are no veth pair", one.Name, one.Namespace.Name, other.Name, other.Namespace.Name)
 }
 
-// EnsureMacvlan makes a macvlan interface in bridge mode over a parent interface of the same or another namespace, and
+// EnsureMacvlan makes a macvlan interface, in bridge mode unless private, over a parent interface of the same or another namespace, and
 // brings it up.
 func EnsureMacvlan(wanted Interface, parentNamespace *Namespace, parent string) error {
 	if err := checkInterfaceName(wanted.Name); err != nil {
@@ -120,7 +122,11 @@ func EnsureMacvlan(wanted Interface, parentNamespace *Namespace, parent string) 
 	attributes.ParentIndex = below.Attrs().Index
 	attributes.HardwareAddr = wanted.MAC
 	attributes.Namespace = netlink.NsFd(int(wanted.Namespace.handle))
-	if err := parentNamespace.links.LinkAdd(&netlink.Macvlan{LinkAttrs: attributes, Mode: netlink.MACVLAN_MODE_BRIDGE}); err != nil {
+	mode := netlink.MACVLAN_MODE_BRIDGE
+	if wanted.Private {
+		mode = netlink.MACVLAN_MODE_PRIVATE
+	}
+	if err := parentNamespace.links.LinkAdd(&netlink.Macvlan{LinkAttrs: attributes, Mode: mode}); err != nil {
 		return fmt.Errorf("macvlan %s in %s over %s: %w", wanted.Name, wanted.Namespace.Name, parent, err)
 	}
 	return wanted.configure()

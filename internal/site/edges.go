@@ -176,4 +176,3 @@ func hostAddress(cidr string) string {
 	}
 	return cidr
 }
-

@@ -12,10 +12,10 @@ import (
 
 // candidate is a target at one end of a stage before its weight is known.
 type candidate struct {
-	local    *rules.LocalTarget
-	remote   *rules.RemoteTarget
-	share    float64 // of what comes from this site
-	floor    uint32  // relative weight that it must have however small its share: packets from tunnels need it
+	local  *rules.LocalTarget
+	remote *rules.RemoteTarget
+	share  float64 // of what comes from this site
+	floor  uint32  // relative weight that it must have however small its share: packets from tunnels need it
 }
 
 // end makes one end of a stage for a forwarder: position is where packets go, from where they come from.

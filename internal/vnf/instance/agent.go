@@ -1,0 +1,255 @@
+package instance
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/internal/bus"
+	"github.com/switchboard-project/switchboard/internal/vnf"
+)
+
+// Store keeps what cannot be read back from the kernel; *bus.Store is one.
+type Store interface {
+	Put(ctx context.Context, key string, value []byte) (uint64, error)
+	Delete(ctx context.Context, key string) error
+	List(ctx context.Context, prefix string) ([]bus.Entry, error)
+}
+
+// Deployment is a VNF offered at the site.
+type Deployment struct {
+	Name, VNF, Driver string
+	Instances         int
+	// Weights of the instances in order; 100 where not given.
+	Weights []uint32
+	// Pool are the addresses that a NAT may use.
+	Pool []string
+	// Options are those that the VNF declares.
+	Options []*api.VnfOption
+}
+
+// Placement is a place that the site's instances of a VNF must serve, and how.
+type Placement struct {
+	vnf.Place
+	Customer, Chain string
+	Options         *structpb.Struct
+}
+
+// Wanted is what the agent shall bring about.
+type Wanted struct {
+	Deployments []Deployment
+	Placements  []Placement
+	// Drained names attachments that are wanted no more and that no connection uses.
+	Drained map[string]bool
+}
+
+// Status is an instance as the agent sees it.
+type Status struct {
+	Name, VNF, Deployment, Namespace string
+	Weight                           uint32
+	State                            api.VnfInstanceState
+	Reason                           string
+	Since                            time.Time
+	// Chains are "<customer>/<chain>" of those that it serves.
+	Chains []string
+}
+
+// Observed is what there is.
+type Observed struct {
+	Instances   []Status
+	Attachments []vnf.Attachment
+	// Problems say why a place is not served, by chain label.
+	Problems map[uint32]string
+}
+
+// Config says where an agent works.
+type Config struct {
+	Site string
+	// Prefix begins the names of the instances' namespaces.
+	Prefix string
+	// Forwarders are the site's, in order; instances are spread over them.
+	Forwarders []string
+	Store      Store
+	// Changed is called, from the agent's goroutine, when what there is has changed.
+	Changed func(Observed)
+	Logger  *slog.Logger
+}
+
+// Agent makes, configures and watches a site's instances.
+type Agent struct {
+	config Config
+	log    *slog.Logger
+	wake   chan struct{}
+
+	mu     sync.Mutex
+	wanted *Wanted // nil until it is first known
+
+	// Of the agent's goroutine alone.
+	records   *records
+	instances map[string]*instance
+	last      Observed
+}
+
+const probeInterval = 250 * time.Millisecond
+
+// NewAgent makes an agent; Run starts it.
+func NewAgent(config Config) *Agent {
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	return &Agent{config: config, log: config.Logger, wake: make(chan struct{}, 1), instances: map[string]*instance{}}
+}
+
+// Want replaces what the agent shall bring about. It does not wait.
+func (a *Agent) Want(w Wanted) {
+	a.mu.Lock()
+	a.wanted = &w
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run works until ctx ends; instances go on without it.
+func (a *Agent) Run(ctx context.Context) error {
+	var err error
+	if a.records, err = openRecords(ctx, a.config.Site, a.config.Store); err != nil {
+		return err
+	}
+	tick := time.NewTicker(probeInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.wake:
+		case <-tick.C:
+		}
+		a.mu.Lock()
+		wanted := a.wanted
+		a.mu.Unlock()
+		if wanted != nil {
+			a.reconcile(ctx, wanted)
+		}
+	}
+}
+
+// reconcile brings what there is a step closer to what is wanted, and tells of changes.
+func (a *Agent) reconcile(ctx context.Context, wanted *Wanted) {
+	observed := Observed{Problems: map[uint32]string{}}
+	kept := map[string]bool{}
+	for _, d := range wanted.Deployments {
+		for number := 1; number <= a.count(d); number++ {
+			in := a.instance(d, number)
+			in.retired = number > d.Instances
+			placements := placementsOf(wanted, d.VNF)
+			in.step(ctx, a.records, placements, wanted.Drained)
+			if in.retired && in.empty(a.records) {
+				a.remove(ctx, in)
+				continue
+			}
+			kept[in.name] = true
+			observed.add(in, a.records, placements)
+		}
+	}
+	for name, in := range a.instances {
+		if !kept[name] {
+			a.remove(ctx, in)
+		}
+	}
+	a.removeUnknown(ctx, kept)
+	if !observed.equal(a.last) {
+		a.last = observed
+		a.config.Changed(observed)
+	}
+}
+
+// count is the number of a deployment's instances, with those that are to go and still have connections.
+func (a *Agent) count(d Deployment) int {
+	count := d.Instances
+	for count < 4096 && a.records.has(instanceName(d.Name, count+1)) {
+		count++
+	}
+	return count
+}
+
+func instanceName(deployment string, number int) string {
+	return fmt.Sprintf("%s-%d", deployment, number)
+}
+
+func (a *Agent) instance(d Deployment, number int) *instance {
+	name := instanceName(d.Name, number)
+	in := a.instances[name]
+	if in == nil {
+		in = &instance{site: a.config.Site, name: name, namespace: a.config.Prefix + name, log: a.log.With("instance", name),
+			forwarder: a.config.Forwarders[(number-1)%len(a.config.Forwarders)], since: time.Now()}
+		a.instances[name] = in
+	}
+	in.deployment = d
+	in.weight = 100
+	if number <= len(d.Weights) {
+		in.weight = d.Weights[number-1]
+	}
+	return in
+}
+
+func placementsOf(w *Wanted, name string) []Placement {
+	var mine []Placement
+	for _, p := range w.Placements {
+		if p.VNF == name {
+			mine = append(mine, p)
+		}
+	}
+	return mine
+}
+
+func (a *Agent) remove(ctx context.Context, in *instance) {
+	if err := in.destroy(); err != nil {
+		a.log.Warn("instance cannot be removed", "instance", in.name, "error", err)
+		return
+	}
+	if err := a.records.forget(ctx, in.name); err != nil {
+		a.log.Warn("instance's records cannot be removed", "instance", in.name, "error", err)
+		return
+	}
+	delete(a.instances, in.name)
+}
+
+// removeUnknown removes instances of deployments that went while the agent was away.
+func (a *Agent) removeUnknown(ctx context.Context, kept map[string]bool) {
+	for _, name := range a.records.instances() {
+		if !kept[name] && a.instances[name] == nil {
+			a.remove(ctx, &instance{site: a.config.Site, name: name, namespace: a.config.Prefix + name, log: a.log})
+		}
+	}
+}
+
+func (o *Observed) add(in *instance, r *records, placements []Placement) {
+	status := in.status()
+	for _, p := range placements {
+		if chain := p.Customer + "/" + p.Chain; in.placed[p.Place] && !slices.Contains(status.Chains, chain) {
+			status.Chains = append(status.Chains, chain)
+		}
+		if why := in.problems[p.Place]; why != "" {
+			o.Problems[p.ChainLabel] = why
+		}
+	}
+	slices.Sort(status.Chains)
+	o.Instances = append(o.Instances, status)
+	o.Attachments = append(o.Attachments, in.attachments(r)...)
+}
+
+// equal compares what others would be told.
+func (o *Observed) equal(other Observed) bool {
+	return reflect.DeepEqual(o.Instances, other.Instances) && reflect.DeepEqual(o.Attachments, other.Attachments) &&
+		maps.Equal(o.Problems, other.Problems)
+}

@@ -1,0 +1,328 @@
+package instance
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/internal/hostnet"
+	"github.com/switchboard-project/switchboard/internal/vnf"
+)
+
+// instance is one running copy of a VNF.
+type instance struct {
+	site, name, namespace, forwarder string
+	deployment                       Deployment
+	weight                           uint32
+	retired                          bool // the deployment wants fewer
+	log                              *slog.Logger
+
+	state  api.VnfInstanceState
+	reason string
+	since  time.Time
+	// lost is when its namespace was found gone; it is made anew after rebuildDelay, so that what happened can be seen.
+	lost time.Time
+
+	built    bool
+	paired   map[int]bool // by index
+	applied  string       // ruleset in force
+	verified time.Time    // when the ruleset was last seen in the kernel
+	placed   map[vnf.Place]bool
+	problems map[vnf.Place]string
+}
+
+const (
+	rebuildDelay  = 5 * time.Second
+	verifyEvery   = 5 * time.Second
+	rulesetLimit  = 10 * time.Second
+	stateHealthy  = api.VnfInstanceState_VNF_INSTANCE_STATE_HEALTHY
+	stateStarting = api.VnfInstanceState_VNF_INSTANCE_STATE_STARTING
+	stateDraining = api.VnfInstanceState_VNF_INSTANCE_STATE_DRAINING
+	stateDead     = api.VnfInstanceState_VNF_INSTANCE_STATE_DEAD
+)
+
+// step brings the instance towards serving the placements, and looks after its health.
+func (in *instance) step(ctx context.Context, r *records, placements []Placement, drained map[string]bool) {
+	if in.retired {
+		placements = nil
+	}
+	err := in.tryStep(ctx, r, placements, drained)
+	state, reason := stateHealthy, ""
+	if err != nil {
+		state, reason = stateDead, err.Error()
+	}
+	if state != in.state || reason != in.reason {
+		if in.state != 0 && state != in.state {
+			in.log.Info("instance changes", "state", state.String(), "reason", reason)
+		}
+		in.state, in.reason, in.since = state, reason, time.Now()
+	}
+}
+
+func (in *instance) tryStep(ctx context.Context, r *records, placements []Placement, drained map[string]bool) error {
+	driver := drivers[in.deployment.Driver]
+	if driver == nil {
+		return fmt.Errorf("no driver %q; use nftables-firewall, nftables-nat or bridge-filter", in.deployment.Driver)
+	}
+	if in.built && !hostnet.NamespaceExists(in.namespace) {
+		in.built, in.lost = false, time.Now()
+	}
+	if wait := rebuildDelay - time.Since(in.lost); wait > 0 {
+		return fmt.Errorf("namespace %s is gone", in.namespace)
+	}
+	namespace, err := hostnet.EnsureNamespace(in.namespace)
+	if err != nil {
+		return err
+	}
+	defer namespace.Close()
+	site, err := hostnet.CurrentNamespace()
+	if err != nil {
+		return err
+	}
+	defer site.Close()
+	if err := in.build(site, namespace, driver); err != nil {
+		return err
+	}
+	if err := in.serve(ctx, namespace, driver, r, placements, drained); err != nil {
+		return err
+	}
+	return in.probe(ctx, site, namespace, driver)
+}
+
+func (in *instance) links(d *driver) []string {
+	if d.kind == vnf.Transparent {
+		return []string{ingressLink, egressLink}
+	}
+	return []string{gatewayLink}
+}
+
+func (in *instance) port(link string) string { return portName(in.site, in.name, link) }
+
+// build makes the links and what holds for the whole namespace, once.
+func (in *instance) build(site, namespace *hostnet.Namespace, d *driver) error {
+	if in.built {
+		return nil
+	}
+	for _, link := range in.links(d) {
+		if err := ensureLink(site, namespace, in.port(link), link); err != nil {
+			return err
+		}
+	}
+	prepare := prepareGateway
+	if d.kind == vnf.Transparent {
+		prepare = prepareTransparent
+	}
+	if err := prepare(namespace); err != nil {
+		return err
+	}
+	in.built, in.paired, in.applied = true, map[int]bool{}, ""
+	return nil
+}
+
+// serve makes interfaces and rules for the placements, and removes those that are drained.
+func (in *instance) serve(ctx context.Context, namespace *hostnet.Namespace, d *driver, r *records, placements []Placement, drained map[string]bool) error {
+	in.placed, in.problems = map[vnf.Place]bool{}, map[vnf.Place]string{}
+	addresses, err := parsePool(in.deployment.Pool)
+	if err != nil {
+		return err
+	}
+	for _, p := range placements {
+		one, err := r.obtain(ctx, in.name, p.Place, d, addresses)
+		if err == nil {
+			err = r.keepOptions(ctx, one, p.Options)
+		}
+		if err != nil {
+			in.problems[p.Place] = fmt.Sprintf("instance %s: %v", in.name, err)
+			continue
+		}
+		in.placed[p.Place] = true
+	}
+	var slots []slot
+	for _, one := range r.of(in.name) {
+		if !in.placed[one.Place] && drained[one.attachmentID()] {
+			if err := in.unplace(ctx, namespace, d, r, one); err != nil {
+				return err
+			}
+			continue
+		}
+		s := slot{index: one.Index, source: one.Source, vlan: vlanOf(one.Index)}
+		if err := d.configure(&s, one.options(), in.deployment.Options); err != nil {
+			in.problems[one.Place] = fmt.Sprintf("options of VNF %s: %v", in.deployment.VNF, err)
+			delete(in.placed, one.Place)
+			continue
+		}
+		if err := in.pair(namespace, d, one); err != nil {
+			return err
+		}
+		slots = append(slots, s)
+	}
+	return in.apply(ctx, namespace, d.ruleset(slots))
+}
+
+func (in *instance) pair(namespace *hostnet.Namespace, d *driver, one *record) error {
+	if in.paired[one.Index] {
+		return nil
+	}
+	if d.kind == vnf.Gateway {
+		ingress, errI := net.ParseMAC(one.IngressMAC)
+		egress, errE := net.ParseMAC(one.EgressMAC)
+		if err := errors.Join(errI, errE, ensurePair(namespace, one.Index, ingress, egress)); err != nil {
+			return err
+		}
+	}
+	in.paired[one.Index] = true
+	return nil
+}
+
+func (in *instance) unplace(ctx context.Context, namespace *hostnet.Namespace, d *driver, r *records, one *record) error {
+	if d.kind == vnf.Gateway {
+		if err := removePair(namespace, one.Index); err != nil {
+			return err
+		}
+	}
+	delete(in.paired, one.Index)
+	return r.drop(ctx, one)
+}
+
+func (in *instance) apply(ctx context.Context, namespace *hostnet.Namespace, ruleset string) error {
+	if ruleset == in.applied {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, rulesetLimit)
+	defer cancel()
+	if err := namespace.ApplyRuleset(ctx, ruleset); err != nil {
+		return err
+	}
+	in.applied, in.verified = ruleset, time.Now()
+	return nil
+}
+
+// probe checks that the instance can do its work: its links are up, its kernel forwards, its interfaces and rules are there.
+func (in *instance) probe(ctx context.Context, site, namespace *hostnet.Namespace, d *driver) error {
+	for _, link := range in.links(d) {
+		if err := up(namespace, link); err != nil {
+			in.built = false
+			return err
+		}
+		if err := up(site, in.port(link)); err != nil {
+			in.built = false
+			return err
+		}
+	}
+	if d.kind == vnf.Gateway {
+		for index := range in.paired {
+			for _, name := range []string{ingressName(index), egressName(index)} {
+				if err := up(namespace, name); err != nil {
+					delete(in.paired, index)
+					return err
+				}
+			}
+		}
+	}
+	if time.Since(in.verified) < verifyEvery {
+		return nil
+	}
+	family := "inet"
+	if d.kind == vnf.Transparent {
+		family = "bridge"
+	}
+	ctx, cancel := context.WithTimeout(ctx, rulesetLimit)
+	defer cancel()
+	listed, err := namespace.Ruleset(ctx, family, "switchboard")
+	if err == nil && !bytes.Contains(listed, []byte(`"forward"`)) {
+		err = errors.New("the forward chain is gone")
+	}
+	if err != nil {
+		in.applied = ""
+		return fmt.Errorf("rules of namespace %s: %w", in.namespace, err)
+	}
+	in.verified = time.Now()
+	return nil
+}
+
+func up(namespace *hostnet.Namespace, link string) error {
+	is, err := namespace.Up(link)
+	if err == nil && !is {
+		err = fmt.Errorf("interface %s in namespace %s is down", link, namespace.Name)
+	}
+	return err
+}
+
+// empty reports whether nothing of the instance is used or wanted.
+func (in *instance) empty(r *records) bool { return !r.has(in.name) }
+
+// destroy removes the instance's namespace and links.
+func (in *instance) destroy() error {
+	site, err := hostnet.CurrentNamespace()
+	if err != nil {
+		return err
+	}
+	defer site.Close()
+	for _, link := range []string{gatewayLink, ingressLink, egressLink} {
+		if err := site.DeleteLink(in.port(link)); err != nil {
+			return err
+		}
+	}
+	return hostnet.DeleteNamespace(in.namespace)
+}
+
+func (in *instance) status() Status {
+	s := Status{Name: in.name, VNF: in.deployment.VNF, Deployment: in.deployment.Name, Namespace: in.namespace, Weight: in.weight,
+		State: in.state, Reason: in.reason, Since: in.since}
+	if in.retired {
+		s.Weight = 0
+	}
+	if s.State == stateHealthy && s.Weight == 0 {
+		s.State = stateDraining
+	}
+	return s
+}
+
+// attachments are the interfaces that exist, as forwarders must know them.
+func (in *instance) attachments(r *records) []vnf.Attachment {
+	d := drivers[in.deployment.Driver]
+	if d == nil {
+		return nil
+	}
+	var all []vnf.Attachment
+	for _, one := range r.of(in.name) {
+		if !in.paired[one.Index] {
+			continue
+		}
+		a := vnf.Attachment{ID: one.attachmentID(), Instance: in.name, Forwarder: in.forwarder, Place: one.Place, Kind: d.kind,
+			State: vnf.Active, Weight: in.status().Weight, MTU: linkMTU}
+		if d.kind == vnf.Transparent {
+			a.IngressPort, a.EgressPort = in.port(ingressLink), in.port(egressLink)
+			a.IngressVLAN, a.EgressVLAN = uint32(vlanOf(one.Index)), uint32(vlanOf(one.Index))
+		} else {
+			a.IngressPort, a.EgressPort = in.port(gatewayLink), in.port(gatewayLink)
+			a.IngressMAC, _ = net.ParseMAC(one.IngressMAC)
+			a.EgressMAC, _ = net.ParseMAC(one.EgressMAC)
+		}
+		switch {
+		case in.state == stateDead:
+			a.State, a.Weight = vnf.Dead, 0
+		case !in.placed[one.Place] || a.Weight == 0:
+			a.State, a.Weight = vnf.Draining, 0
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// options are those of the record's chain; kept with it so that a place that only drains is configured alike to its end.
+func (r *record) options() *structpb.Struct {
+	read := &structpb.Struct{}
+	if len(r.Options) > 0 && protojson.Unmarshal(r.Options, read) != nil {
+		return nil // written by keepOptions, so never
+	}
+	return read
+}

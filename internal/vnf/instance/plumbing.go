@@ -1,0 +1,153 @@
+package instance
+
+import (
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/switchboard-project/switchboard/internal/hostnet"
+)
+
+// Interfaces inside an instance's namespace.
+const (
+	gatewayLink = "sw0" // the one link of a gateway instance; its places' interfaces are macvlans on it
+	ingressLink = "in0" // the two links of a transparent one
+	egressLink  = "out0"
+	bridgeLink  = "br0"
+)
+
+// linkMTU is the largest IP packet between forwarder and instance, in bytes.
+const linkMTU = 1500
+
+// portName names the site's end of an instance's link: at most 15 characters, the same at every start.
+func portName(site, instance, link string) string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%s/%s", site, instance, link)
+	return fmt.Sprintf("sbv%012x", h.Sum64()&0xffffffffffff)
+}
+
+// ensureLink joins the site's namespace to an instance's. A port whose other end went with an earlier namespace is
+// replaced.
+func ensureLink(site, namespace *hostnet.Namespace, port, inside string) error {
+	exists, err := namespace.LinkExists(inside)
+	if err != nil {
+		return err
+	}
+	if !exists {
+		if err := site.DeleteLink(port); err != nil {
+			return err
+		}
+	}
+	return hostnet.EnsureVeth(hostnet.Interface{Namespace: site, Name: port, MTU: linkMTU},
+		hostnet.Interface{Namespace: namespace, Name: inside, MTU: linkMTU})
+}
+
+// A gateway instance has, for each place, two macvlan interfaces on its link: "i<index>" faces the ingress, "e<index>" the
+// egress. What enters one leaves by the other: a rule by incoming interface selects a routing table with one default
+// route, to the forwarder. Connection tracking has a zone per place, so customers with equal addresses stay apart.
+var (
+	ownAddress = netip.MustParsePrefix("169.254.0.2/32")
+	ways       = []struct {
+		every   netip.Prefix
+		gateway netip.Addr
+		ipv6    bool
+	}{
+		{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("169.254.0.1"), false},
+		{netip.MustParsePrefix("::/0"), netip.MustParseAddr("fe80::1"), true},
+	}
+)
+
+const (
+	tableBase    = 100000 // routing tables 100000 + 2 × index (+ 1) are the agent's
+	rulePriority = 100
+)
+
+func ingressName(index int) string { return "i" + strconv.Itoa(index) }
+func egressName(index int) string  { return "e" + strconv.Itoa(index) }
+
+func ingressTable(index int) int { return tableBase + 2*index }
+func egressTable(index int) int  { return tableBase + 2*index + 1 }
+
+// prepareGateway sets what holds for a whole namespace.
+func prepareGateway(namespace *hostnet.Namespace) error {
+	return namespace.SetSysctls(map[string]string{
+		"net.ipv4.ip_forward": "1", "net.ipv6.conf.all.forwarding": "1", "net.ipv6.conf.default.forwarding": "1",
+		"net.ipv4.conf.all.rp_filter": "0", "net.ipv4.conf.default.rp_filter": "0",
+		"net.ipv4.conf.all.send_redirects": "0", "net.ipv4.conf.default.send_redirects": "0",
+		"net.ipv6.conf.default.accept_dad": "0", "net.ipv6.conf.default.dad_transmits": "0",
+		"net.ipv6.conf.default.router_solicitations": "0",
+	})
+}
+
+// ensurePair makes a place's two interfaces and the ways between them.
+func ensurePair(namespace *hostnet.Namespace, index int, ingressMAC, egressMAC net.HardwareAddr) error {
+	for name, mac := range map[string]net.HardwareAddr{ingressName(index): ingressMAC, egressName(index): egressMAC} {
+		wanted := hostnet.Interface{Namespace: namespace, Name: name, MAC: mac, Addresses: []netip.Prefix{ownAddress}, Kernel: true, Private: true}
+		if err := hostnet.EnsureMacvlan(wanted, namespace, gatewayLink); err != nil {
+			return err
+		}
+	}
+	// Packets that came in by one side take the table of the other.
+	if err := ensureWay(namespace, ingressName(index), egressName(index), egressTable(index)); err != nil {
+		return err
+	}
+	return ensureWay(namespace, egressName(index), ingressName(index), ingressTable(index))
+}
+
+// ensureWay sends what comes in by one interface out of another, to the forwarder.
+func ensureWay(namespace *hostnet.Namespace, in, out string, table int) error {
+	for _, way := range ways {
+		route := hostnet.Route{Destination: way.every, Via: way.gateway, Interface: out, OnLink: true, Table: table}
+		if err := namespace.EnsureRoute(route); err != nil {
+			return err
+		}
+		if err := namespace.EnsureRule(hostnet.Rule{Priority: rulePriority, Interface: in, Table: table, IPv6: way.ipv6}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removePair removes a place's interfaces and rules; routes go with their interfaces.
+func removePair(namespace *hostnet.Namespace, index int) error {
+	for name, table := range map[string]int{ingressName(index): egressTable(index), egressName(index): ingressTable(index)} {
+		for _, way := range ways {
+			if err := namespace.DeleteRule(hostnet.Rule{Priority: rulePriority, Interface: name, Table: table, IPv6: way.ipv6}); err != nil {
+				return err
+			}
+		}
+		if err := namespace.DeleteLink(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A transparent instance is a Linux bridge between two links. Frames carry a VLAN tag per place, which the bridge passes
+// on untouched. It does not learn: what comes in by one side always leaves by the other, whatever its addresses.
+
+// firstVLAN is the tag of index 1; tag 1 means other things to too many devices.
+const firstVLAN = 2
+
+// largestTransparentIndex keeps tags within IEEE 802.1Q.
+const largestTransparentIndex = 4094 - firstVLAN + 1
+
+func vlanOf(index int) int { return firstVLAN + index - 1 }
+
+// prepareTransparent makes the bridge.
+func prepareTransparent(namespace *hostnet.Namespace) error {
+	if err := hostnet.EnsureBridge(hostnet.Interface{Namespace: namespace, Name: bridgeLink}); err != nil {
+		return err
+	}
+	for _, name := range []string{ingressLink, egressLink} {
+		if err := namespace.EnsureBridgePort(bridgeLink, name); err != nil {
+			return err
+		}
+		if err := namespace.DisableLearning(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

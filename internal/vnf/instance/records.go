@@ -1,0 +1,189 @@
+package instance
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/switchboard-project/switchboard/internal/bus"
+	"github.com/switchboard-project/switchboard/internal/vnf"
+)
+
+// record is what an instance was given for a place. It is durable before the interfaces are made, so that a place keeps
+// its addresses whatever dies.
+type record struct {
+	Instance string    `json:"instance"`
+	Place    vnf.Place `json:"place"`
+	// Index names interfaces, routing tables, connection tracking zone and VLAN tags; unique in the instance, from 1.
+	Index int `json:"index"`
+	// IngressMAC and EgressMAC are of gateway instances.
+	IngressMAC string `json:"ingressMac"`
+	EgressMAC  string `json:"egressMac"`
+	// Source is the address that a NAT puts in.
+	Source netip.Addr `json:"source"`
+	// Options are the chain's for the VNF, as JSON.
+	Options json.RawMessage `json:"options,omitempty"`
+}
+
+// attachmentID is unique at the site.
+func (r *record) attachmentID() string {
+	return fmt.Sprintf("%s/%d/%d/%d", r.Instance, r.Place.ChainLabel, r.Place.EgressLabel, r.Place.Stage)
+}
+
+func (r *record) key() string {
+	return bus.Key(r.Instance, strconv.FormatUint(uint64(r.Place.ChainLabel), 10),
+		strconv.FormatUint(uint64(r.Place.EgressLabel), 10), strconv.FormatUint(uint64(r.Place.Stage), 10))
+}
+
+// records are all of a site.
+type records struct {
+	site  string
+	store Store
+	byKey map[string]*record
+}
+
+func openRecords(ctx context.Context, site string, store Store) (*records, error) {
+	entries, err := store.List(ctx, "")
+	if err != nil {
+		return nil, fmt.Errorf("read records of instances: %w", err)
+	}
+	r := &records{site: site, store: store, byKey: map[string]*record{}}
+	for _, e := range entries {
+		one := &record{}
+		if err := json.Unmarshal(e.Value, one); err != nil || one.key() != e.Key || one.Index < 1 {
+			return nil, fmt.Errorf("record of instance %q is damaged; remove the key to forget it", e.Key)
+		}
+		r.byKey[e.Key] = one
+	}
+	return r, nil
+}
+
+// of lists an instance's records by index.
+func (r *records) of(instance string) []*record {
+	var found []*record
+	for _, one := range r.byKey {
+		if one.Instance == instance {
+			found = append(found, one)
+		}
+	}
+	slices.SortFunc(found, func(a, b *record) int { return cmp.Compare(a.Index, b.Index) })
+	return found
+}
+
+func (r *records) has(instance string) bool { return len(r.of(instance)) > 0 }
+
+func (r *records) instances() []string {
+	var names []string
+	for _, one := range r.byKey {
+		names = append(names, one.Instance)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// obtain finds an instance's record for a place, or makes it with the lowest free index.
+func (r *records) obtain(ctx context.Context, instance string, place vnf.Place, d *driver, addresses pool) (*record, error) {
+	one := &record{Instance: instance, Place: place}
+	if known := r.byKey[one.key()]; known != nil {
+		return known, nil
+	}
+	one.Index = 1
+	for _, other := range r.of(instance) { // in order of index
+		if other.Index == one.Index {
+			one.Index++
+		}
+	}
+	limit := 65535 // zones have 16 bits
+	if d.kind == vnf.Transparent {
+		limit = largestTransparentIndex
+	}
+	if one.Index > limit {
+		return nil, fmt.Errorf("instance %s serves %d places, it can serve no more", instance, limit)
+	}
+	if d.kind == vnf.Gateway {
+		one.IngressMAC, one.EgressMAC = r.address(one, "ingress").String(), r.address(one, "egress").String()
+	}
+	if d.translates {
+		var err error
+		if one.Source, err = addresses.free(r.sources()); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.keep(ctx, one); err != nil {
+		return nil, err
+	}
+	return one, nil
+}
+
+func (r *records) keep(ctx context.Context, one *record) error {
+	value, err := json.Marshal(one)
+	if err == nil {
+		_, err = r.store.Put(ctx, one.key(), value)
+	}
+	if err != nil {
+		return fmt.Errorf("keep record: %w", err)
+	}
+	r.byKey[one.key()] = one
+	return nil
+}
+
+// keepOptions makes the options durable where they changed.
+func (r *records) keepOptions(ctx context.Context, one *record, options *structpb.Struct) error {
+	if proto.Equal(options, one.options()) || options == nil && one.Options == nil {
+		return nil
+	}
+	text, err := protojson.Marshal(options)
+	if err != nil {
+		return err
+	}
+	changed := *one
+	changed.Options = text
+	return r.keep(ctx, &changed)
+}
+
+// address makes a locally administered unicast MAC address.
+func (r *records) address(one *record, side string) net.HardwareAddr {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%s/%s", r.site, one.attachmentID(), side)
+	sum := h.Sum64()
+	mac := net.HardwareAddr{0x02, 0, 0, 0, 0, 0}
+	for i := 1; i < len(mac); i++ {
+		mac[i] = byte(sum >> (8 * i))
+	}
+	return mac
+}
+
+func (r *records) sources() map[netip.Addr]bool {
+	used := map[netip.Addr]bool{}
+	for _, one := range r.byKey {
+		used[one.Source] = true
+	}
+	return used
+}
+
+func (r *records) drop(ctx context.Context, one *record) error {
+	if err := r.store.Delete(ctx, one.key()); err != nil {
+		return err
+	}
+	delete(r.byKey, one.key())
+	return nil
+}
+
+func (r *records) forget(ctx context.Context, instance string) error {
+	for _, one := range r.of(instance) {
+		if err := r.drop(ctx, one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
