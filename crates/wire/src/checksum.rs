@@ -1,0 +1,88 @@
+//! The Internet checksum (RFC 1071) and its update (RFC 1624).
+
+/// The ones' complement sum of bytes, not folded: sums of parts may be added, each part but
+/// the last of even length.
+#[inline]
+pub fn sum(bytes: &[u8]) -> u64 {
+    let mut total = 0u64;
+    let mut words = bytes.chunks_exact(4);
+    for word in &mut words {
+        total += u64::from(u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
+    }
+    match *words.remainder() {
+        [] => total,
+        [a] => total + (u64::from(a) << 24),
+        [a, b] => total + (u64::from(a) << 24) + (u64::from(b) << 16),
+        [a, b, c] => total + (u64::from(a) << 24) + (u64::from(b) << 16) + (u64::from(c) << 8),
+        _ => total,
+    }
+}
+
+/// Folds a sum to 16 bits.
+#[inline]
+pub fn fold(mut total: u64) -> u16 {
+    total = (total >> 32) + (total & 0xffff_ffff);
+    total = (total >> 32) + (total & 0xffff_ffff);
+    total = (total >> 16) + (total & 0xffff);
+    total = (total >> 16) + (total & 0xffff);
+    total = (total >> 16) + (total & 0xffff);
+    total as u16
+}
+
+/// The checksum to store for a sum of the bytes it covers, its own field taken as 0.
+#[inline]
+pub fn finish(total: u64) -> u16 {
+    !fold(total)
+}
+
+/// The checksum after a 16-bit word it covers changed (RFC 1624, equation 3).
+#[inline]
+pub fn update(checksum: u16, old: u16, new: u16) -> u16 {
+    finish(u64::from(!checksum) + u64::from(!old) + u64::from(new))
+}
+
+/// The sum of the pseudo-header of TCP, UDP and ICMPv6 (RFC 9293 section 3.1, RFC 8200 section 8.1).
+/// `addresses` are source and destination, one behind the other; `length` is that of header and data.
+#[inline]
+pub fn pseudo_header(addresses: &[u8], protocol: u8, length: usize) -> u64 {
+    sum(addresses) + u64::from(protocol) + length as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 1071, section 4.1, byte by byte.
+    fn reference(bytes: &[u8]) -> u16 {
+        let mut total = 0u32;
+        for pair in bytes.chunks(2) {
+            total += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+            total = (total & 0xffff) + (total >> 16);
+        }
+        !(total as u16)
+    }
+
+    #[test]
+    fn agrees_with_the_reference_at_every_length() {
+        let bytes: Vec<u8> = (0..300u32)
+            .map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8)
+            .collect();
+        for length in 0..bytes.len() {
+            assert_eq!(finish(sum(&bytes[..length])), reference(&bytes[..length]));
+        }
+    }
+
+    #[test]
+    fn an_update_equals_a_new_sum() {
+        let mut bytes = [0x45u8, 0, 1, 2, 3, 4, 5, 6];
+        let before = finish(sum(&bytes));
+        for new in [0u16, 1, 0x1234, 0xffff] {
+            let old = u16::from_be_bytes([bytes[4], bytes[5]]);
+            let mut changed = bytes;
+            changed[4..6].copy_from_slice(&new.to_be_bytes());
+            assert_eq!(update(before, old, new), finish(sum(&changed)));
+        }
+        bytes[0] = 0;
+        assert_ne!(before, finish(sum(&bytes)));
+    }
+}

@@ -1,0 +1,120 @@
+//! Why a packet could not be read: one name for each drop counter.
+
+use std::fmt;
+
+macro_rules! parse_errors {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// Why a packet could not be read. Each has a stable name, used as a counter's.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum ParseError {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl ParseError {
+            /// Every error, in the order of its number.
+            pub const ALL: &'static [ParseError] = &[$(ParseError::$variant,)*];
+
+            /// The counter's name.
+            pub const fn name(self) -> &'static str {
+                match self { $(ParseError::$variant => $name,)* }
+            }
+        }
+    };
+}
+
+parse_errors! {
+    /// Shorter than an Ethernet header.
+    EthernetTruncated = "ethernet_truncated",
+    /// Ends inside an IEEE 802.1Q tag.
+    VlanTruncated = "vlan_truncated",
+    /// More than two IEEE 802.1Q tags.
+    VlanTooDeep = "vlan_too_deep",
+    /// An EtherType that nothing here reads.
+    EtherTypeUnknown = "ethertype_unknown",
+    /// Ends inside an ARP packet.
+    ArpTruncated = "arp_truncated",
+    /// ARP for something other than IPv4 over Ethernet.
+    ArpUnsupported = "arp_unsupported",
+    /// Ends inside the IPv4 header.
+    Ipv4Truncated = "ipv4_truncated",
+    /// The version is not 4.
+    Ipv4BadVersion = "ipv4_bad_version",
+    /// The header length is below 5 words or beyond the packet.
+    Ipv4BadHeaderLength = "ipv4_bad_header_length",
+    /// The total length is below the header's or beyond the frame.
+    Ipv4BadTotalLength = "ipv4_bad_total_length",
+    /// The header checksum is wrong.
+    Ipv4BadChecksum = "ipv4_bad_checksum",
+    /// A fragment reaches beyond 65535 bytes, or an inner one is no multiple of 8.
+    Ipv4BadFragment = "ipv4_bad_fragment",
+    /// Ends inside the IPv6 header.
+    Ipv6Truncated = "ipv6_truncated",
+    /// The version is not 6.
+    Ipv6BadVersion = "ipv6_bad_version",
+    /// The payload length is beyond the frame.
+    Ipv6BadPayloadLength = "ipv6_bad_payload_length",
+    /// Ends inside an extension header.
+    Ipv6ExtensionTruncated = "ipv6_extension_truncated",
+    /// More extension headers than are read.
+    Ipv6ExtensionTooDeep = "ipv6_extension_too_deep",
+    /// A fragment reaches beyond 65535 bytes.
+    Ipv6BadFragment = "ipv6_bad_fragment",
+    /// Ends inside the TCP header.
+    TcpTruncated = "tcp_truncated",
+    /// The data offset is below 5 words or beyond the packet.
+    TcpBadDataOffset = "tcp_bad_data_offset",
+    /// Ends inside the UDP header.
+    UdpTruncated = "udp_truncated",
+    /// The UDP length is below 8 or beyond the packet.
+    UdpBadLength = "udp_bad_length",
+    /// The UDP checksum is wrong.
+    UdpBadChecksum = "udp_bad_checksum",
+    /// Ends inside the ICMP header.
+    IcmpTruncated = "icmp_truncated",
+    /// An ICMP error quotes less than a 5-tuple.
+    IcmpQuoteTruncated = "icmp_quote_truncated",
+    /// Ends inside the VXLAN header.
+    VxlanTruncated = "vxlan_truncated",
+    /// The VXLAN I flag is not set.
+    VxlanBadFlags = "vxlan_bad_flags",
+    /// The VXLAN network identifier is not this platform's.
+    VxlanUnknownNetwork = "vxlan_unknown_network",
+    /// Ends inside the label stack.
+    MplsTruncated = "mpls_truncated",
+    /// The stack ends before two labels.
+    MplsTooFewLabels = "mpls_too_few_labels",
+    /// The second label is not the bottom of the stack.
+    MplsNoBottomOfStack = "mpls_no_bottom_of_stack",
+    /// A reserved label (0 to 15) where a service path's is expected.
+    MplsReservedLabel = "mpls_reserved_label",
+    /// Neither IPv4 nor IPv6 behind the labels.
+    InnerNotIp = "inner_not_ip",
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_snake_case() {
+        let names: HashSet<_> = ParseError::ALL.iter().map(|error| error.name()).collect();
+        assert_eq!(names.len(), ParseError::ALL.len());
+        for name in names {
+            assert!(
+                name.bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'),
+                "{name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What names a connection: protocol, addresses and ports.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Source and destination address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Addresses {
+    /// IPv4.
+    V4 {
+        /// Source.
+        source: [u8; 4],
+        /// Destination.
+        destination: [u8; 4],
+    },
+    /// IPv6.
+    V6 {
+        /// Source.
+        source: [u8; 16],
+        /// Destination.
+        destination: [u8; 16],
+    },
+}
+
+/// A connection as one of its packets shows it. ICMP echoes have their identifier as both ports; other
+/// protocols without ports have 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FiveTuple {
+    /// Source and destination address.
+    pub addresses: Addresses,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Source port.
+    pub source_port: u16,
+    /// Destination port.
+    pub destination_port: u16,
+}
+
+impl FiveTuple {
+    /// The same connection as packets of the other direction show it.
+    #[inline]
+    #[must_use]
+    pub fn reversed(self) -> FiveTuple {
+        FiveTuple {
+            addresses: match self.addresses {
+                Addresses::V4 {
+                    source,
+                    destination,
+                } => Addresses::V4 {
+                    source: destination,
+                    destination: source,
+                },
+                Addresses::V6 {
+                    source,
+                    destination,
+                } => Addresses::V6 {
+                    source: destination,
+                    destination: source,
+                },
+            },
+            protocol: self.protocol,
+            source_port: self.destination_port,
+            destination_port: self.source_port,
+        }
+    }
+
+    /// The source address.
+    pub fn source(&self) -> IpAddr {
+        match self.addresses {
+            Addresses::V4 { source, .. } => Ipv4Addr::from(source).into(),
+            Addresses::V6 { source, .. } => Ipv6Addr::from(source).into(),
+        }
+    }
+
+    /// The destination address.
+    pub fn destination(&self) -> IpAddr {
+        match self.addresses {
+            Addresses::V4 { destination, .. } => Ipv4Addr::from(destination).into(),
+            Addresses::V6 { destination, .. } => Ipv6Addr::from(destination).into(),
+        }
+    }
+
+    /// 64 bits that are the same for both directions: what the outer UDP source port is made from.
+    /// Not keyed: never use it where collisions could be aimed.
+    #[inline]
+    pub fn symmetric_hash(&self) -> u64 {
+        let (a, b) = match self.addresses {
+            Addresses::V4 {
+                source,
+                destination,
+            } => (
+                u64::from(u32::from_be_bytes(source)),
+                u64::from(u32::from_be_bytes(destination)),
+            ),
+            Addresses::V6 {
+                source,
+                destination,
+            } => (fold(source), fold(destination)),
+        };
+        let a = mix(a << 16 | u64::from(self.source_port));
+        let b = mix(b << 16 | u64::from(self.destination_port));
+        mix(a.wrapping_add(b) ^ u64::from(self.protocol))
+    }
+
+    /// The outer UDP source port for the connection: 49152 to 65535 (RFC 7348, section 5).
+    #[inline]
+    pub fn entropy_port(&self) -> u16 {
+        0xc000 | (self.symmetric_hash() >> 50) as u16
+    }
+}
+
+fn fold(address: [u8; 16]) -> u64 {
+    let word = u128::from_be_bytes(address);
+    mix((word >> 64) as u64) ^ word as u64
+}
+
+/// The finaliser of SplitMix64.
+#[inline]
+fn mix(mut word: u64) -> u64 {
+    word ^= word >> 30;
+    word = word.wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word ^= word >> 27;
+    word = word.wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
+}
+
+impl fmt::Display for FiveTuple {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            out,
+            "{} {} > {} {} protocol {}",
+            self.source(),
+            self.source_port,
+            self.destination(),
+            self.destination_port,
+            self.protocol
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_directions_hash_alike_and_connections_spread() {
+        let mut ports = std::collections::HashSet::new();
+        for port in 0..1000u16 {
+            let tuple = FiveTuple {
+                addresses: Addresses::V4 {
+                    source: [10, 0, 0, 1],
+                    destination: [10, 0, 0, 2],
+                },
+                protocol: 6,
+                source_port: port,
+                destination_port: 80,
+            };
+            assert_eq!(tuple.symmetric_hash(), tuple.reversed().symmetric_hash());
+            assert_eq!(tuple.reversed().reversed(), tuple);
+            assert!(tuple.entropy_port() >= 49_152);
+            ports.insert(tuple.entropy_port());
+        }
+        assert!(ports.len() > 900, "{} of 1000 differ", ports.len());
+    }
+}

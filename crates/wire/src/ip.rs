@@ -1,0 +1,166 @@
+//! An IP packet of either version: what steering needs to know of it.
+
+use crate::{Addresses, FiveTuple, ParseError, icmp, ipv4, ipv6, tcp, udp};
+
+/// IP protocol number of ICMP.
+pub const ICMP: u8 = 1;
+/// IP protocol number of ICMPv6.
+pub const ICMPV6: u8 = 58;
+
+/// Whether a packet is whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fragmentation {
+    /// Not a fragment.
+    Whole,
+    /// The first fragment: it has the ports.
+    First {
+        /// Names the original packet.
+        identification: u32,
+    },
+    /// A later fragment: it has none.
+    Later {
+        /// Names the original packet.
+        identification: u32,
+    },
+}
+
+/// A checked packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IpPacket {
+    /// The connection this packet itself shows; of later fragments without ports.
+    pub tuple: FiveTuple,
+    /// For ICMP errors: the connection of the packet they quote, as the quoted packet shows it.
+    pub quoted: Option<FiveTuple>,
+    /// Bytes, header included; the frame may hold padding behind.
+    pub length: usize,
+    /// Bytes up to the transport header.
+    pub transport_offset: usize,
+    /// Time to live or hop limit.
+    pub ttl: u8,
+    /// Byte 13 of the TCP header; 0 for others.
+    pub tcp_flags: u8,
+    /// Whether routers may not fragment it (always so for IPv6).
+    pub dont_fragment: bool,
+    /// Whether it is a fragment.
+    pub fragmentation: Fragmentation,
+}
+
+impl IpPacket {
+    /// Reads and checks a packet: version, lengths, checksum, and the transport header where it is present.
+    ///
+    /// # Errors
+    /// Names the first thing wrong; [`ParseError::InnerNotIp`] when it is neither version.
+    #[inline]
+    pub fn parse(packet: &[u8]) -> Result<IpPacket, ParseError> {
+        match packet.first().map(|byte| byte >> 4) {
+            Some(4) => Self::parse_v4(packet),
+            Some(6) => Self::parse_v6(packet),
+            _ => Err(ParseError::InnerNotIp),
+        }
+    }
+
+    /// Whether it is an IPv6 packet.
+    pub fn is_v6(&self) -> bool {
+        matches!(self.tuple.addresses, Addresses::V6 { .. })
+    }
+
+    #[inline]
+    fn parse_v4(packet: &[u8]) -> Result<IpPacket, ParseError> {
+        let header = ipv4::Header::parse(packet)?;
+        let identification = u32::from(header.identification);
+        let mut parsed = IpPacket {
+            tuple: FiveTuple {
+                addresses: Addresses::V4 {
+                    source: header.source,
+                    destination: header.destination,
+                },
+                protocol: header.protocol,
+                source_port: 0,
+                destination_port: 0,
+            },
+            quoted: None,
+            length: header.total_length,
+            transport_offset: header.header_length,
+            ttl: header.ttl,
+            tcp_flags: 0,
+            dont_fragment: header.dont_fragment,
+            fragmentation: match (header.fragment_offset, header.more_fragments) {
+                (0, false) => Fragmentation::Whole,
+                (0, true) => Fragmentation::First { identification },
+                _ => Fragmentation::Later { identification },
+            },
+        };
+        parsed.read_transport(&packet[header.header_length..header.total_length])?;
+        Ok(parsed)
+    }
+
+    #[inline]
+    fn parse_v6(packet: &[u8]) -> Result<IpPacket, ParseError> {
+        let header = ipv6::Header::parse(packet)?;
+        let mut parsed = IpPacket {
+            tuple: FiveTuple {
+                addresses: Addresses::V6 {
+                    source: header.source,
+                    destination: header.destination,
+                },
+                protocol: header.protocol,
+                source_port: 0,
+                destination_port: 0,
+            },
+            quoted: None,
+            length: header.total_length,
+            transport_offset: header.transport_offset,
+            ttl: header.hop_limit,
+            tcp_flags: 0,
+            dont_fragment: true,
+            fragmentation: match header.fragment {
+                None => Fragmentation::Whole,
+                // An atomic fragment (RFC 6946) is a whole packet.
+                Some(fragment) if fragment.offset == 0 && !fragment.more => Fragmentation::Whole,
+                Some(fragment) if fragment.offset == 0 => Fragmentation::First {
+                    identification: fragment.identification,
+                },
+                Some(fragment) => Fragmentation::Later {
+                    identification: fragment.identification,
+                },
+            },
+        };
+        parsed.read_transport(&packet[header.transport_offset..header.total_length])?;
+        Ok(parsed)
+    }
+
+    #[inline]
+    fn read_transport(&mut self, bytes: &[u8]) -> Result<(), ParseError> {
+        if matches!(self.fragmentation, Fragmentation::Later { .. }) {
+            return Ok(());
+        }
+        match self.tuple.protocol {
+            tcp::PROTOCOL => {
+                let header = tcp::Header::parse(bytes)?;
+                self.tuple.source_port = header.source_port;
+                self.tuple.destination_port = header.destination_port;
+                self.tcp_flags = header.flags;
+            }
+            udp::PROTOCOL => {
+                let header = match self.fragmentation {
+                    Fragmentation::Whole => udp::Header::parse(bytes)?,
+                    _ => udp::Header::parse_fields(bytes)?,
+                };
+                self.tuple.source_port = header.source_port;
+                self.tuple.destination_port = header.destination_port;
+            }
+            ICMP | ICMPV6 if (self.tuple.protocol == ICMPV6) == self.is_v6() => {
+                let message = icmp::Message::parse(self.is_v6(), bytes)?;
+                if let Some(identifier) = message.echo_identifier {
+                    self.tuple.source_port = identifier;
+                    self.tuple.destination_port = identifier;
+                }
+                if message.is_error {
+                    self.quoted = Some(icmp::quoted_tuple(self.is_v6(), bytes)?);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

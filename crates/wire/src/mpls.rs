@@ -1,0 +1,105 @@
+//! MPLS label stack entries (RFC 3032, section 2.1).
+//!
+//! ```text
+//!  0                            20         23   24          32 bits
+//! +----------------------------+----------+----+-----------+
+//! | label                      | class    | S  | TTL       |   S: bottom of stack
+//! +----------------------------+----------+----+-----------+
+//! ```
+
+use crate::ParseError;
+
+/// Bytes of an entry.
+pub const ENTRY_LENGTH: usize = 4;
+/// Labels below this one are reserved (RFC 3032, section 2.1; RFC 7274).
+pub const FIRST_UNRESERVED: u32 = 16;
+const LABEL_LIMIT: u32 = 1 << 20;
+
+/// A label: 20 bits, not reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label(u32);
+
+impl Label {
+    /// A label, unless the number is reserved or has more than 20 bits.
+    #[inline]
+    pub const fn new(value: u32) -> Option<Label> {
+        if value < FIRST_UNRESERVED || value >= LABEL_LIMIT {
+            None
+        } else {
+            Some(Label(value))
+        }
+    }
+
+    /// Its number.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// A label stack entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The label.
+    pub label: Label,
+    /// Whether it is the last of the stack.
+    pub bottom_of_stack: bool,
+    /// Time to live.
+    pub ttl: u8,
+}
+
+impl Entry {
+    /// Reads an entry.
+    ///
+    /// # Errors
+    /// Too short, or a reserved label.
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Result<Entry, ParseError> {
+        let bytes = bytes
+            .first_chunk::<ENTRY_LENGTH>()
+            .ok_or(ParseError::MplsTruncated)?;
+        let word = u32::from_be_bytes(*bytes);
+        Ok(Entry {
+            label: Label::new(word >> 12).ok_or(ParseError::MplsReservedLabel)?,
+            bottom_of_stack: word & 0x100 != 0,
+            ttl: word as u8,
+        })
+    }
+
+    /// The entry's bytes; traffic class 0.
+    #[inline]
+    pub const fn to_bytes(self) -> [u8; ENTRY_LENGTH] {
+        (self.label.0 << 12 | (self.bottom_of_stack as u32) << 8 | self.ttl as u32).to_be_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_writes() {
+        for value in [16, 17, 0x12345, LABEL_LIMIT - 1] {
+            for bottom_of_stack in [false, true] {
+                let entry = Entry {
+                    label: Label::new(value).unwrap(),
+                    bottom_of_stack,
+                    ttl: 250,
+                };
+                assert_eq!(Entry::parse(&entry.to_bytes()), Ok(entry));
+            }
+        }
+    }
+
+    #[test]
+    fn reserved_and_large_labels_are_none() {
+        for value in (0..16).chain([LABEL_LIMIT, u32::MAX]) {
+            assert_eq!(Label::new(value), None);
+        }
+        assert_eq!(
+            Entry::parse(&[0, 0, 0x31, 64]),
+            Err(ParseError::MplsReservedLabel)
+        );
+        assert_eq!(Entry::parse(&[0; 3]), Err(ParseError::MplsTruncated));
+    }
+}
