@@ -16,7 +16,9 @@
 //! All numbers are little-endian. The head is the key's, with its twelve quotient bits replaced by the entry's
 //! place, state and age ([`crate::entry`]). A bucket of zeroes is empty, so fresh memory needs no set-up.
 
+use crate::engine::Engine;
 use crate::entry::{Hops, MATCH_MASK, PLACE_MASK};
+use crate::memory::Plain;
 
 /// An entry as stored: key without its quotient, place, state, age, and hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,19 +31,24 @@ pub struct Stored<A> {
     pub hops: Hops,
 }
 
-/// Fixed-size groups of entry slots, safe to view as plain zero-initialised bytes.
-///
-/// # Safety
-/// Implementors are valid for every bit pattern (the memory they live in is mapped, not constructed) and have a
-/// size that is a multiple of their alignment.
-pub unsafe trait Bucket: Sized + Copy + 'static {
+/// The outcome of a comparison with all slots of a bucket.
+#[derive(Clone, Copy, Debug)]
+pub struct Match {
+    /// Whether one is equal.
+    pub found: bool,
+    /// Which one; some slot of the bucket if none is.
+    pub slot: usize,
+}
+
+/// A fixed-size group of entry slots.
+pub trait Bucket: Plain {
     /// The key's address words.
     type Addresses: Copy + Eq;
     /// Entries per bucket; at most 4.
     const SLOTS: usize;
 
-    /// The slot whose key and place equal those given ([`MATCH_MASK`]).
-    fn find(&self, addresses: Self::Addresses, head: u64) -> Option<usize>;
+    /// Looks for the slot whose key and place equal those given ([`MATCH_MASK`]).
+    fn find<E: Engine>(&self, engine: E, addresses: Self::Addresses, head: u64) -> Match;
     /// The head of a slot.
     fn head(&self, slot: usize) -> u64;
     /// Replaces the lowest 16 bits of a head.
@@ -71,12 +78,7 @@ pub unsafe trait Bucket: Sized + Copy + 'static {
 }
 
 #[inline(always)]
-fn read_u16(bytes: &[u8], at: usize) -> u16 {
-    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
-}
-
-#[inline(always)]
-fn read_u64(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn read_u64(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
@@ -87,10 +89,12 @@ fn read_u128(bytes: &[u8], at: usize) -> u128 {
 
 #[inline(always)]
 fn read_hops(bytes: &[u8], at: usize) -> Hops {
+    // One load for three numbers; the two bytes before them belong to the entry's head.
+    let word = read_u64(bytes, at - 2);
     Hops {
-        upstream: read_u16(bytes, at),
-        downstream: read_u16(bytes, at + 2),
-        tag: read_u16(bytes, at + 4),
+        upstream: (word >> 16) as u16,
+        downstream: (word >> 32) as u16,
+        tag: (word >> 48) as u16,
     }
 }
 
@@ -106,25 +110,34 @@ fn write_hops(bytes: &mut [u8], at: usize, hops: Hops) {
 #[repr(C, align(64))]
 pub struct Bucket4([u8; 64]);
 
-const ENTRY4: usize = 21;
-const HEAD4: usize = 8;
+pub(crate) const ENTRY4: usize = 21;
+pub(crate) const HEAD4: usize = 8;
 const HOPS4: usize = 15;
 
-// SAFETY: an array of bytes, 64 of them, aligned to 64.
-unsafe impl Bucket for Bucket4 {
+/// The bytes of a [`Bucket4`].
+pub type Line = [u8; 64];
+
+impl Bucket4 {
+    #[cfg(test)]
+    pub(crate) fn line(&self) -> &Line {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+impl Default for Bucket4 {
+    fn default() -> Self {
+        Self([0; 64])
+    }
+}
+
+impl Bucket for Bucket4 {
     type Addresses = u64;
     const SLOTS: usize = 3;
 
     #[inline(always)]
-    fn find(&self, addresses: u64, head: u64) -> Option<usize> {
-        let differs = |slot: usize| {
-            (read_u64(&self.0, slot * ENTRY4) ^ addresses)
-                | ((read_u64(&self.0, slot * ENTRY4 + HEAD4) ^ head) & MATCH_MASK)
-        };
-        // Computed for every slot and then chosen, so that the only branch is "found or not".
-        let (first, second, third) = (differs(0) == 0, differs(1) == 0, differs(2) == 0);
-        let slot = usize::from(second) | usize::from(third) << 1;
-        (first | second | third).then_some(slot)
+    fn find<E: Engine>(&self, engine: E, addresses: u64, head: u64) -> Match {
+        engine.find4(&self.0, addresses, head)
     }
 
     #[inline(always)]
@@ -180,19 +193,24 @@ const ENTRY6: usize = 45;
 const HEAD6: usize = 32;
 const HOPS6: usize = 39;
 
-// SAFETY: an array of bytes, 192 of them, aligned to 64.
-unsafe impl Bucket for Bucket6 {
+impl Bucket for Bucket6 {
     type Addresses = [u128; 2];
     const SLOTS: usize = 4;
 
     #[inline(always)]
-    fn find(&self, addresses: [u128; 2], head: u64) -> Option<usize> {
-        (0..Self::SLOTS).find(|&slot| {
+    fn find<E: Engine>(&self, _: E, addresses: [u128; 2], head: u64) -> Match {
+        let equal = |slot: usize| {
             let at = slot * ENTRY6;
-            (read_u64(&self.0, at + HEAD6) ^ head) & MATCH_MASK == 0
-                && read_u128(&self.0, at) == addresses[0]
-                && read_u128(&self.0, at + 16) == addresses[1]
-        })
+            let differs = (read_u128(&self.0, at) ^ addresses[0])
+                | (read_u128(&self.0, at + 16) ^ addresses[1])
+                | u128::from((read_u64(&self.0, at + HEAD6) ^ head) & MATCH_MASK);
+            u32::from(differs == 0) << slot
+        };
+        let found = equal(0) | equal(1) | equal(2) | equal(3);
+        Match {
+            found: found != 0,
+            slot: (found | 8).trailing_zeros() as usize,
+        }
     }
 
     #[inline(always)]

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::hash::HashFunction;
+use crate::engine::HashFunction;
 use crate::memory::{Pages, ReserveError};
 use crate::timers::{InvalidTimeout, Timeouts};
 

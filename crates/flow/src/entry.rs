@@ -10,6 +10,7 @@
 //! [`State`]. *Age* is when the connection was last seen, in units that depend on the state's idle time
 //! ([`crate::timers`]), modulo 128.
 
+use std::hint::select_unpredictable;
 use std::num::NonZeroU32;
 
 use crate::key::QUOTIENT_MASK;
@@ -41,20 +42,31 @@ pub struct Hops {
 pub struct Position(NonZeroU32);
 
 impl Position {
+    /// Slots are numbered from 0 to 3, buckets from 0 to 2^29 − 1 ([`crate::shape::MAX_BUCKETS`]).
     #[inline(always)]
     pub(crate) fn new(bucket: u32, slot: usize) -> Self {
-        // Slots are at most 4 and numbered from 0; bucket numbers stay below 2^29 (`MAX_BUCKETS`).
-        Self(NonZeroU32::MIN.saturating_add(bucket << 2 | slot as u32))
+        Self(NonZeroU32::new(bucket << 3 | (slot as u32) << 1 | 1).expect("the last bit is set"))
+    }
+
+    /// [`Position::new`] if `found`, chosen without a branch.
+    #[inline(always)]
+    pub(crate) fn if_found(found: bool, bucket: u32, slot: usize) -> Option<Self> {
+        NonZeroU32::new(select_unpredictable(
+            found,
+            Self::new(bucket, slot).0.get(),
+            0,
+        ))
+        .map(Self)
     }
 
     #[inline(always)]
     pub(crate) fn bucket(self) -> u32 {
-        (self.0.get() - 1) >> 2
+        self.0.get() >> 3
     }
 
     #[inline(always)]
     pub(crate) fn slot(self) -> usize {
-        (self.0.get() - 1) as usize & 3
+        (self.0.get() >> 1) as usize & 3
     }
 }
 

@@ -26,40 +26,29 @@ pub(crate) const QUOTIENT_MASK: u64 = (1 << QUOTIENT_BITS) - 1;
 pub(crate) const PROTOCOL_SHIFT: u32 = 32;
 pub(crate) const PATH_SHIFT: u32 = 40;
 
-mod sealed {
-    pub trait Sealed {}
-    impl Sealed for super::Ipv4Key {}
-    impl Sealed for super::Ipv6Key {}
-}
-
-/// What the table needs of a key. Implemented by [`Ipv4Key`] and [`Ipv6Key`]; a table holds one kind.
-pub trait FlowKey: Copy + Eq + std::hash::Hash + fmt::Debug + sealed::Sealed + 'static {
+/// A key's parts, for the table. Nobody outside implements it.
+pub trait Layout: Copy + Eq + 'static {
     /// The address words.
-    #[doc(hidden)]
-    type Addresses: Copy + Eq + fmt::Debug;
+    type Addresses: Copy + Eq;
     /// The unit of memory that holds entries of this kind.
-    #[doc(hidden)]
     type Bucket: Bucket<Addresses = Self::Addresses>;
     /// What is hashed.
-    #[doc(hidden)]
     type Blocks: AsRef<[u128]> + Copy;
 
     /// Path, protocol and ports; the upper eight bits are zero.
-    #[doc(hidden)]
     fn head(&self) -> u64;
     /// Source and destination address.
-    #[doc(hidden)]
     fn addresses(&self) -> Self::Addresses;
-    /// The inverse of [`FlowKey::head`] and [`FlowKey::addresses`].
-    #[doc(hidden)]
+    /// The inverse of [`Layout::head`] and [`Layout::addresses`].
     fn from_parts(head: u64, addresses: Self::Addresses) -> Self;
     /// Adds (exclusive or, hence its own inverse) a word to the addresses.
-    #[doc(hidden)]
     fn mix(addresses: Self::Addresses, word: u64) -> Self::Addresses;
     /// Head and addresses as blocks to hash.
-    #[doc(hidden)]
     fn blocks(head: u64, addresses: Self::Addresses) -> Self::Blocks;
+}
 
+/// A kind of key: [`Ipv4Key`] or [`Ipv6Key`]. A table holds one kind.
+pub trait FlowKey: Layout + std::hash::Hash + fmt::Debug {
     /// The interned service path and stage, or edge, given when the key was made.
     fn path(&self) -> u16 {
         (self.head() >> PATH_SHIFT) as u16
@@ -80,6 +69,9 @@ pub trait FlowKey: Copy + Eq + std::hash::Hash + fmt::Debug + sealed::Sealed + '
         (self.head() >> 16) as u16
     }
 }
+
+impl FlowKey for Ipv4Key {}
+impl FlowKey for Ipv6Key {}
 
 const fn head(path: u16, protocol: u8, source_port: u16, destination_port: u16) -> u64 {
     (path as u64) << PATH_SHIFT
@@ -124,7 +116,7 @@ impl Ipv4Key {
     }
 }
 
-impl FlowKey for Ipv4Key {
+impl Layout for Ipv4Key {
     type Addresses = u64;
     type Bucket = Bucket4;
     type Blocks = [u128; 1];
@@ -205,7 +197,7 @@ impl Ipv6Key {
     }
 }
 
-impl FlowKey for Ipv6Key {
+impl Layout for Ipv6Key {
     type Addresses = [u128; 2];
     type Bucket = Bucket6;
     type Blocks = [u128; 3];

@@ -13,25 +13,27 @@
 //!
 //! Deliberately absent: locks, threads, I/O, packet parsing, any meaning of the interned ids.
 
-#[doc(hidden)]
-pub mod bucket;
+mod bucket;
 mod config;
+mod engine;
 mod entry;
-mod hash;
 mod key;
 mod lookup;
 mod memory;
 mod room;
 mod scan;
 mod shape;
+pub mod siphash;
 pub mod state;
 mod stats;
 mod table;
 mod timers;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 pub use config::{Config, ConfigError};
+pub use engine::HashFunction;
 pub use entry::{FlowEntry, Found, Hops, Position};
-pub use hash::{HashFunction, siphash};
 pub use key::{FlowKey, Ipv4Key, Ipv6Key};
 pub use lookup::BURST;
 pub use memory::{Pages, ReserveError};

@@ -2,13 +2,13 @@
 //!
 //! This is one of the crate's two files with unsafe code. Invariants: `base` points to `capacity` buckets of zeroed
 //! or since written memory that this value alone owns, aligned to 64 bytes, until it is dropped; every bit pattern
-//! is a valid bucket ([`Bucket`]'s contract).
+//! is a valid bucket ([`Plain`]).
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use crate::bucket::Bucket;
+use crate::bucket::{Bucket4, Bucket6};
 
 /// Which pages to ask the kernel for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,8 +49,19 @@ pub(crate) const HUGE: usize = 2 << 20;
 /// Size of a small page.
 pub(crate) const PAGE: usize = 4096;
 
+/// Types that mapped memory may be viewed as.
+///
+/// # Safety
+/// Implementors are valid for every bit pattern, have no padding, and are aligned to at most [`PAGE`].
+pub unsafe trait Plain: Copy + 'static {}
+
+// SAFETY: an array of 64 bytes aligned to 64.
+unsafe impl Plain for Bucket4 {}
+// SAFETY: an array of 192 bytes aligned to 64.
+unsafe impl Plain for Bucket6 {}
+
 /// An array of buckets, all empty at first.
-pub(crate) struct Memory<B: Bucket> {
+pub(crate) struct Memory<B: Plain> {
     base: NonNull<B>,
     capacity: usize,
     mapping: backend::Mapping,
@@ -58,11 +69,11 @@ pub(crate) struct Memory<B: Bucket> {
 }
 
 // SAFETY: the memory is owned, and buckets are plain bytes.
-unsafe impl<B: Bucket> Send for Memory<B> {}
+unsafe impl<B: Plain> Send for Memory<B> {}
 // SAFETY: shared references only read.
-unsafe impl<B: Bucket> Sync for Memory<B> {}
+unsafe impl<B: Plain> Sync for Memory<B> {}
 
-impl<B: Bucket> Memory<B> {
+impl<B: Plain> Memory<B> {
     /// Reserves `bytes`, a multiple of [`PAGE`] (of [`HUGE`] for reserved pages).
     pub(crate) fn reserve(bytes: usize, pages: Pages) -> Result<Self, ReserveError> {
         let mapping = backend::Mapping::new(bytes, pages)?;

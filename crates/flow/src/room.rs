@@ -1,12 +1,15 @@
 //! Making room: growing bucket by bucket, and moving entries to their other bucket (cuckoo hashing, breadth first).
 
 use crate::bucket::Bucket;
+use crate::engine::Engine;
 use crate::entry::{FIRST, PLACE_MASK, SECOND};
 use crate::key::FlowKey;
 use crate::table::{FlowTable, Probe};
 
+/// The table grows when more than this share of its slots is in use: 26.3 bytes per IPv4 entry.
+pub(crate) const COMFORTABLE: (usize, usize) = (13, 16);
 /// Buckets that a search for a free slot may visit.
-const SEARCH: usize = 512;
+pub(crate) const SEARCH: usize = 512;
 /// Buckets to add at once when a search failed below the bound, and how often.
 const RELIEF: (u32, usize) = (64, 8);
 /// How far ahead of the split the next ones are fetched.
@@ -14,7 +17,7 @@ const SPLIT_AHEAD: u32 = 8;
 
 /// A bucket reached by a search: what must leave which bucket to come here.
 #[derive(Clone, Copy)]
-struct Reached {
+pub(crate) struct Reached {
     bucket: u32,
     /// Index of the bucket it was reached from; itself for the two buckets of the new key.
     from: u16,
@@ -24,17 +27,17 @@ struct Reached {
 }
 
 impl<K: FlowKey> FlowTable<K> {
-    /// Adds a bucket if the table is more than 7/8 full and the bound allows.
+    /// Adds a bucket if the table is fuller than is comfortable and the bound allows.
     #[inline]
-    pub(crate) fn grow_if_loaded(&mut self) {
-        let comfortable = self.shape.buckets() as usize * K::Bucket::SLOTS / 8 * 7;
+    pub(crate) fn grow_if_loaded<E: Engine>(&mut self, engine: E) {
+        let comfortable = self.shape.buckets() as usize * K::Bucket::SLOTS / COMFORTABLE.1 * COMFORTABLE.0;
         if self.entries >= comfortable && self.shape.buckets() < self.limit {
-            self.split();
+            self.split(engine);
         }
     }
 
     /// Adds one bucket, and moves there those entries of the bucket it splits that now belong there.
-    fn split(&mut self) {
+    fn split<E: Engine>(&mut self, engine: E) {
         let (old, new) = (self.shape.next_split(), self.shape.buckets());
         self.memory.prefetch(old + SPLIT_AHEAD);
         self.memory.prefetch(new + SPLIT_AHEAD);
@@ -44,7 +47,7 @@ impl<K: FlowKey> FlowTable<K> {
             if entry.head & PLACE_MASK == 0 {
                 continue;
             }
-            let (probe, _) = self.reprobe(old, &entry);
+            let (probe, _) = self.reprobe(engine, old, &entry);
             let hash = if entry.head & PLACE_MASK == FIRST {
                 probe.first
             } else {
@@ -63,16 +66,20 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// Frees a slot in one of the key's two full buckets; returns bucket, slot and the place it stands for.
     #[cold]
-    pub(crate) fn make_room(&mut self, probe: &Probe<K::Addresses>) -> Option<(u32, usize, u64)> {
-        if let Some(room) = self.displace(probe) {
+    pub(crate) fn make_room<E: Engine>(
+        &mut self,
+        engine: E,
+        probe: &Probe<K::Addresses>,
+    ) -> Option<(u32, usize, u64)> {
+        if let Some(room) = self.displace(engine, probe) {
             return Some(room);
         }
         let (buckets, times) = RELIEF;
         for _ in 0..times {
             for _ in 0..buckets.min(self.limit - self.shape.buckets()) {
-                self.split();
+                self.split(engine);
             }
-            let room = self.displace(probe);
+            let room = self.displace(engine, probe);
             if room.is_some() || self.shape.buckets() == self.limit {
                 return room;
             }
@@ -81,8 +88,24 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     /// Searches breadth first for the shortest chain of moves that frees a slot, and makes them.
-    fn displace(&mut self, probe: &Probe<K::Addresses>) -> Option<(u32, usize, u64)> {
-        let mut reached = Vec::with_capacity(SEARCH);
+    fn displace<E: Engine>(
+        &mut self,
+        engine: E,
+        probe: &Probe<K::Addresses>,
+    ) -> Option<(u32, usize, u64)> {
+        let mut reached = std::mem::take(&mut self.reached);
+        let room = self.search(engine, probe, &mut reached);
+        reached.clear();
+        self.reached = reached;
+        room
+    }
+
+    fn search<E: Engine>(
+        &mut self,
+        engine: E,
+        probe: &Probe<K::Addresses>,
+        reached: &mut Vec<Reached>,
+    ) -> Option<(u32, usize, u64)> {
         for (root, hash, place) in [(0, probe.first, FIRST), (1, probe.second, SECOND)] {
             reached.push(Reached {
                 bucket: self.shape.bucket(hash),
@@ -95,14 +118,14 @@ impl<K: FlowKey> FlowTable<K> {
         while next < reached.len() {
             let here = reached[next];
             if let Some(slot) = self.memory.buckets()[here.bucket as usize].free() {
-                return Some(self.shift(&reached, next, slot));
+                return Some(self.shift(reached, next, slot));
             }
             for slot in 0..K::Bucket::SLOTS {
                 if reached.len() == SEARCH {
                     break;
                 }
-                let (bucket, place) = self.other_bucket(here.bucket, slot);
-                if !leads_back(&reached, next, bucket) {
+                let (bucket, place) = self.other_bucket(engine, here.bucket, slot);
+                if !leads_back(reached, next, bucket) {
                     self.memory.prefetch(bucket);
                     reached.push(Reached {
                         bucket,
@@ -118,9 +141,9 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     /// The other bucket of an entry, and the place it would have there.
-    fn other_bucket(&self, bucket: u32, slot: usize) -> (u32, u64) {
+    fn other_bucket<E: Engine>(&self, engine: E, bucket: u32, slot: usize) -> (u32, u64) {
         let entry = self.memory.buckets()[bucket as usize].load(slot);
-        let (probe, _) = self.reprobe(bucket, &entry);
+        let (probe, _) = self.reprobe(engine, bucket, &entry);
         if entry.head & PLACE_MASK == FIRST {
             (self.shape.bucket(probe.second), SECOND)
         } else {

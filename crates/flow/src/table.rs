@@ -2,12 +2,14 @@
 
 use crate::bucket::{Bucket, Stored};
 use crate::config::{Config, ConfigError};
+use crate::engine::{Engine, Picked, multiplier, with_engine};
 use crate::entry::{
     FIRST, FlowEntry, Found, Hops, PLACE_MASK, Position, SECOND, age_of, low_with, state_of,
 };
-use crate::hash::{Hasher, multiplier};
 use crate::key::{FlowKey, PROTOCOL_SHIFT, QUOTIENT_MASK};
+use crate::lookup::look;
 use crate::memory::{HUGE, Memory, PAGE, Pages, ReserveError};
+use crate::room::{COMFORTABLE, Reached, SEARCH};
 use crate::scan::OpenScan;
 use crate::shape::{MAX_BUCKETS, MIN_BUCKETS, Shape};
 use crate::state::{Direction, State};
@@ -45,12 +47,14 @@ pub struct FlowTable<K: FlowKey> {
     pub(crate) shape: Shape,
     /// Buckets there may be.
     pub(crate) limit: u32,
-    pub(crate) hasher: Hasher,
+    pub(crate) engine: Picked,
     pub(crate) multiplier: u64,
     pub(crate) ages: Ages,
     pub(crate) entries: usize,
     pub(crate) counters: Counters,
     pub(crate) age_cursor: u32,
+    /// Scratch of a search for room.
+    pub(crate) reached: Vec<Reached>,
     pub(crate) scans: Vec<OpenScan<K>>,
     pub(crate) scans_opened: u64,
 }
@@ -83,27 +87,27 @@ impl<K: FlowKey> FlowTable<K> {
                 least,
             });
         }
-        let most = limit as usize * K::Bucket::SLOTS / 8 * 7;
+        let most = limit as usize * K::Bucket::SLOTS / COMFORTABLE.1 * COMFORTABLE.0;
         if config.expected_entries > most {
             return Err(ConfigError::ExpectedEntriesTooMany {
                 given: config.expected_entries,
                 most,
             });
         }
-        let start = config.expected_entries.div_ceil(K::Bucket::SLOTS * 7) * 8;
         Ok(Self {
             memory: Memory::reserve(
                 (limit as usize * bucket).next_multiple_of(unit),
                 config.pages,
             )?,
-            shape: Shape::new((start as u32).min(limit)),
+            shape: Shape::new((Self::buckets_for(config.expected_entries) as u32).min(limit)),
             limit,
-            hasher: Hasher::new(config.hash_key, config.hash_function),
+            engine: Picked::new(config.hash_key, config.hash_function),
             multiplier: multiplier(config.hash_key),
             ages,
             entries: 0,
             counters: Counters::default(),
             age_cursor: 0,
+            reached: Vec::with_capacity(SEARCH),
             scans: Vec::new(),
             scans_opened: 0,
         })
@@ -138,13 +142,19 @@ impl<K: FlowKey> FlowTable<K> {
     /// # Errors
     /// The kernel has no memory, or knows no `MADV_POPULATE_WRITE` (before Linux 5.14).
     pub fn populate(&mut self, entries: usize) -> Result<(), ReserveError> {
-        let buckets = (entries.div_ceil(K::Bucket::SLOTS * 7) * 8).min(self.limit as usize);
+        let buckets = Self::buckets_for(entries).min(self.limit as usize);
         self.memory.populate(buckets * size_of::<K::Bucket>())
+    }
+
+    /// Buckets that hold this many entries comfortably.
+    fn buckets_for(entries: usize) -> usize {
+        entries.div_ceil(K::Bucket::SLOTS * COMFORTABLE.0) * COMFORTABLE.1
     }
 
     /// The connection of `key`, if it is in the table. For bursts, [`FlowTable::lookup_batch`] is much faster.
     pub fn get(&self, key: &K) -> Option<Found> {
-        self.find(&self.probe(key))
+        with_engine!(self.engine, |engine| self
+            .find(engine, &self.probe(engine, key)))
     }
 
     /// Whole entry of `key`; `now` in seconds tells its idle time.
@@ -183,11 +193,24 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     fn insert_with(&mut self, key: &K, hops: Hops, state: State, seen: u32) -> Insertion {
-        let probe = self.probe(key);
-        if let Some(found) = self.find(&probe) {
+        with_engine!(self.engine, |engine| self
+            .insert_on(engine, key, hops, state, seen))
+    }
+
+    #[inline(always)]
+    fn insert_on<E: Engine>(
+        &mut self,
+        engine: E,
+        key: &K,
+        hops: Hops,
+        state: State,
+        seen: u32,
+    ) -> Insertion {
+        let probe = self.probe(engine, key);
+        if let Some(found) = self.find(engine, &probe) {
             return Insertion::Present(found);
         }
-        self.grow_if_loaded();
+        self.grow_if_loaded(engine);
         let age = self.ages.stamp(key.protocol(), state, seen);
         let entry = Stored {
             addresses: probe.addresses,
@@ -196,7 +219,7 @@ impl<K: FlowKey> FlowTable<K> {
         };
         let position = match self.place(&probe, &entry) {
             Some(position) => position,
-            None => match self.make_room(&probe) {
+            None => match self.make_room(engine, &probe) {
                 Some((bucket, slot, place)) => self.put(bucket, slot, place, &entry),
                 None => {
                     self.counters.full += 1;
@@ -280,15 +303,11 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     #[inline(always)]
-    pub(crate) fn probe_with(
-        key: &K,
-        multiplier: u64,
-        hash: impl FnOnce(&[u128]) -> u64,
-    ) -> Probe<K::Addresses> {
+    pub(crate) fn probe<E: Engine>(&self, engine: E, key: &K) -> Probe<K::Addresses> {
         let quotient = key.head() & QUOTIENT_MASK;
         let head = key.head() & !QUOTIENT_MASK;
-        let addresses = K::mix(key.addresses(), quotient.wrapping_mul(multiplier));
-        let hash = hash(K::blocks(head, addresses).as_ref());
+        let addresses = K::mix(key.addresses(), quotient.wrapping_mul(self.multiplier));
+        let hash = engine.hash(K::blocks(head, addresses).as_ref());
         Probe {
             addresses,
             head,
@@ -297,32 +316,37 @@ impl<K: FlowKey> FlowTable<K> {
         }
     }
 
-    pub(crate) fn probe(&self, key: &K) -> Probe<K::Addresses> {
-        Self::probe_with(key, self.multiplier, |blocks| self.hasher.hash(blocks))
-    }
-
-    pub(crate) fn find(&self, probe: &Probe<K::Addresses>) -> Option<Found> {
-        for (hash, place) in [(probe.first, FIRST), (probe.second, SECOND)] {
-            let number = self.shape.bucket(hash);
-            let bucket = &self.memory.buckets()[number as usize];
-            if let Some(slot) = bucket.find(probe.addresses, probe.head | place) {
-                return Some(Found {
-                    position: Position::new(number, slot),
-                    hops: bucket.hops(slot),
-                });
-            }
-        }
-        None
+    #[inline(always)]
+    pub(crate) fn find<E: Engine>(&self, engine: E, probe: &Probe<K::Addresses>) -> Option<Found> {
+        let buckets = self.memory.buckets();
+        look(
+            engine,
+            buckets,
+            probe,
+            self.shape.bucket(probe.first),
+            FIRST,
+        )
+        .or_else(|| {
+            look(
+                engine,
+                buckets,
+                probe,
+                self.shape.bucket(probe.second),
+                SECOND,
+            )
+        })
     }
 
     /// The probe that finds a stored entry, and its key's quotient.
-    pub(crate) fn reprobe(
+    #[inline(always)]
+    pub(crate) fn reprobe<E: Engine>(
         &self,
+        engine: E,
         bucket: u32,
         entry: &Stored<K::Addresses>,
     ) -> (Probe<K::Addresses>, u64) {
         let head = entry.head & !QUOTIENT_MASK;
-        let hash = self.hasher.hash(K::blocks(head, entry.addresses).as_ref());
+        let hash = engine.hash(K::blocks(head, entry.addresses).as_ref());
         let (first, second) = (hash as u32, (hash >> 32) as u32);
         let here = if entry.head & PLACE_MASK == FIRST {
             first
@@ -353,7 +377,8 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     pub(crate) fn key_of(&self, bucket: u32, stored: &Stored<K::Addresses>) -> K {
-        let (probe, quotient) = self.reprobe(bucket, stored);
+        let (probe, quotient) =
+            with_engine!(self.engine, |engine| self.reprobe(engine, bucket, stored));
         let addresses = K::mix(probe.addresses, quotient.wrapping_mul(self.multiplier));
         K::from_parts(probe.head | quotient, addresses)
     }

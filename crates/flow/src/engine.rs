@@ -1,0 +1,233 @@
+//! What depends on the processor: keyed hashing, and the comparison of a burst's keys.
+//!
+//! A key's two buckets are known to those who know the table's 128-bit key, and to nobody else. Two hash functions of
+//! equal standing see to that: four AES rounds per block where the processor has them, SipHash-1-3 elsewhere. A
+//! third, cheap one only spreads connections that differ in nothing but their source port: the quotient times a
+//! secret odd number is added to the addresses before they are hashed and stored.
+
+use crate::bucket::{ENTRY4, HEAD4, Line, Match, read_u64};
+use crate::entry::MATCH_MASK;
+use crate::siphash::SipHash13;
+
+/// What the table asks of a processor.
+pub trait Engine: Copy {
+    /// Sixty-four bits that depend on every bit of the blocks and of the secret key.
+    fn hash(&self, blocks: &[u128]) -> u64;
+    /// The slot of an IPv4 bucket whose key and place equal those given, found without a branch.
+    fn find4(&self, line: &Line, addresses: u64, head: u64) -> Match;
+}
+
+impl Engine for SipHash13 {
+    #[inline(always)]
+    fn hash(&self, blocks: &[u128]) -> u64 {
+        self.hash_words(
+            blocks
+                .iter()
+                .flat_map(|block| [*block as u64, (*block >> 64) as u64]),
+        )
+    }
+
+    #[inline(always)]
+    fn find4(&self, line: &Line, addresses: u64, head: u64) -> Match {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        return crate::x86::find4_sse2(line, addresses, head);
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+        find4(line, addresses, head)
+    }
+}
+
+/// [`Engine::find4`] in plain arithmetic.
+#[cfg_attr(
+    all(target_arch = "x86_64", not(miri), not(test)),
+    expect(dead_code, reason = "x86-64 has better")
+)]
+#[inline(always)]
+fn find4(line: &Line, addresses: u64, head: u64) -> Match {
+    let equal = |slot: usize| {
+        let at = slot * ENTRY4;
+        let differs =
+            (read_u64(line, at) ^ addresses) | ((read_u64(line, at + HEAD4) ^ head) & MATCH_MASK);
+        u32::from(differs == 0) << slot
+    };
+    let found = equal(0) | equal(1) | equal(2);
+    Match {
+        found: found != 0,
+        slot: (found | 4).trailing_zeros() as usize,
+    }
+}
+
+/// Which hash function to use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HashFunction {
+    /// AES if this processor has it, else SipHash-1-3.
+    #[default]
+    Detect,
+    /// SipHash-1-3 everywhere.
+    Portable,
+}
+
+/// The engine picked when the table was made.
+#[derive(Clone, Copy)]
+pub(crate) enum Picked {
+    #[cfg(target_arch = "x86_64")]
+    Avx512(crate::x86::Avx512),
+    #[cfg(target_arch = "x86_64")]
+    Aes(crate::x86::Aes),
+    Portable(SipHash13),
+}
+
+impl Picked {
+    pub(crate) fn new(key: [u8; 16], function: HashFunction) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        if function == HashFunction::Detect {
+            let avx512 = || crate::x86::Avx512::detect(key).map(Self::Avx512);
+            let aes = || crate::x86::Aes::detect(key).map(Self::Aes);
+            if let Some(picked) = avx512().or_else(aes) {
+                return picked;
+            }
+        }
+        let _ = function;
+        Self::Portable(SipHash13::new(key))
+    }
+}
+
+/// Evaluates an expression with the engine that was picked, compiled for it.
+macro_rules! with_engine {
+    ($picked:expr, |$engine:ident| $work:expr) => {
+        match $picked {
+            #[cfg(target_arch = "x86_64")]
+            $crate::engine::Picked::Avx512(engine) => engine.run(|$engine| $work),
+            #[cfg(target_arch = "x86_64")]
+            $crate::engine::Picked::Aes(engine) => engine.run(|$engine| $work),
+            $crate::engine::Picked::Portable($engine) => $work,
+        }
+    };
+}
+pub(crate) use with_engine;
+
+/// The secret multiplier of the quotient.
+pub(crate) fn multiplier(key: [u8; 16]) -> u64 {
+    SipHash13::new(key).hash_words([0x7175_6f74_6965_6e74]) | 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bucket::{Bucket, Bucket4, Stored};
+    use crate::entry::{FIRST, Hops, SECOND};
+
+    /// A bucket whose slots hold keys that differ in one bit each.
+    fn bucket(flip: [u32; 3]) -> Bucket4 {
+        let mut bucket = Bucket4::default();
+        for (slot, bit) in flip.into_iter().enumerate() {
+            let (addresses, head) = (0x0123_4567_89ab_cdef, 0x00fe_dcba_9876_5000 | FIRST);
+            let flipped = Stored {
+                addresses: addresses ^ 1u64.checked_shl(bit).unwrap_or(0),
+                head: head
+                    ^ if (64..120).contains(&bit) {
+                        1 << (bit - 64)
+                    } else {
+                        0
+                    },
+                hops: Hops {
+                    upstream: 0xffff,
+                    downstream: !bit as u16,
+                    tag: 0xffff,
+                },
+            };
+            bucket.store(slot, &flipped);
+        }
+        bucket
+    }
+
+    fn agree(engine: impl Engine) {
+        // Bits 66 to 75 are state and age, which do not count; from 120 on nothing is flipped.
+        let is_equal = |bit: u32| (66..76).contains(&bit) || bit >= 120;
+        for bit in 0..121 {
+            for flip in [[bit, 3, 70 + bit % 2 * 30], [5, bit, 9], [11, 90, bit]] {
+                let bucket = bucket(flip);
+                let expected = flip.iter().position(|&bit| is_equal(bit));
+                let (addresses, head) = (0x0123_4567_89ab_cdef, 0x00fe_dcba_9876_5000);
+                let found = engine.find4(bucket.line(), addresses, head | FIRST);
+                assert_eq!(found.found.then_some(found.slot), expected, "{flip:?}");
+                assert!(found.slot < Bucket4::SLOTS);
+                assert!(
+                    !engine.find4(bucket.line(), addresses, head | SECOND).found
+                        || flip.contains(&64)
+                );
+            }
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    struct Plain;
+
+    impl Engine for Plain {
+        fn hash(&self, _: &[u128]) -> u64 {
+            0
+        }
+
+        fn find4(&self, line: &Line, addresses: u64, head: u64) -> Match {
+            find4(line, addresses, head)
+        }
+    }
+
+    #[test]
+    fn every_engine_finds_the_slot_that_equals_in_all_bits_that_count() {
+        agree(Plain);
+        agree(SipHash13::new([1; 16]));
+        #[cfg(target_arch = "x86_64")]
+        {
+            if let Some(aes) = crate::x86::Aes::detect([1; 16]) {
+                aes.run(agree);
+            }
+            if let Some(avx512) = crate::x86::Avx512::detect([1; 16]) {
+                avx512.run(agree);
+            }
+        }
+    }
+
+    /// Every output bit flips with probability one half when an input bit does.
+    fn avalanche(engine: impl Engine) {
+        let trials: u32 = if cfg!(miri) { 20 } else { 400 };
+        for bit in 0..128 {
+            let mut flips = [0u32; 64];
+            for trial in 0..trials {
+                let block =
+                    u128::from(trial).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+                let changed = engine.hash(&[block]) ^ engine.hash(&[block ^ 1 << bit]);
+                for (output, count) in flips.iter_mut().enumerate() {
+                    *count += (changed >> output & 1) as u32;
+                }
+            }
+            // Six standard deviations of a fair coin.
+            let spread = 3.0 * f64::from(trials).sqrt();
+            for count in flips {
+                assert!(
+                    (f64::from(count) - f64::from(trials) / 2.0).abs() <= spread,
+                    "bit {bit}: {count} of {trials}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn both_hash_functions_avalanche_and_depend_on_their_key() {
+        let (one, other) = (SipHash13::new([1; 16]), SipHash13::new([2; 16]));
+        assert_ne!(Engine::hash(&one, &[7]), Engine::hash(&other, &[7]));
+        avalanche(one);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(aes) = crate::x86::Aes::detect([1; 16]) {
+            let other = crate::x86::Aes::detect([2; 16]).expect("the same processor");
+            assert_ne!(
+                aes.run(|aes| aes.hash(&[7])),
+                other.run(|aes| aes.hash(&[7]))
+            );
+            assert_ne!(
+                aes.run(|aes| aes.hash(&[7, 8])),
+                aes.run(|aes| aes.hash(&[8, 7]))
+            );
+            aes.run(avalanche);
+        }
+    }
+}

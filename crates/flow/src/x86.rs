@@ -1,0 +1,182 @@
+//! What the processor's vector instructions do better: hashing with AES rounds, and comparing three keys at once.
+//!
+//! This is one of the crate's two files with unsafe code. Invariants: SSE2 is part of x86-64; an [`Aes`] or [`Avx512`]
+//! exists only where its `detect` found the instructions, so code that holds one may execute them.
+
+use std::arch::x86_64::{
+    __m128i, _mm_aesenc_si128, _mm_and_si128, _mm_cmpeq_epi32, _mm_cvtsi128_si64, _mm_loadu_si128,
+    _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set_epi64x, _mm_setzero_si128,
+    _mm_xor_si128, _mm512_broadcast_i32x4, _mm512_loadu_si512, _mm512_permutexvar_epi8,
+    _mm512_test_epi8_mask, _mm512_xor_si512,
+};
+
+use crate::bucket::{ENTRY4, HEAD4, Line, Match};
+use crate::engine::Engine;
+use crate::entry::MATCH_MASK;
+use crate::siphash::SipHash13;
+
+/// AES instructions, and SSE2.
+#[derive(Clone, Copy)]
+pub(crate) struct Aes {
+    rounds: [__m128i; 4],
+}
+
+/// AES instructions, and AVX-512 with byte permutation (Ice Lake, Zen 4, and later).
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512 {
+    aes: Aes,
+}
+
+impl Aes {
+    /// The engine for `key`, or nothing where the instructions are missing. Round keys are drawn with SipHash.
+    pub(crate) fn detect(key: [u8; 16]) -> Option<Self> {
+        if cfg!(miri) || !std::is_x86_feature_detected!("aes") {
+            return None;
+        }
+        let sip = SipHash13::new(key);
+        let rounds = [0u64, 2, 4, 6].map(|word| {
+            let words = [sip.hash_words([word]), sip.hash_words([word + 1])];
+            // SAFETY: sixteen readable bytes.
+            unsafe { _mm_loadu_si128(words.as_ptr().cast()) }
+        });
+        Some(Self { rounds })
+    }
+
+    /// Runs `work` compiled for this processor, so that the engine's methods are inlined into its loops.
+    #[inline(always)]
+    pub(crate) fn run<R>(self, work: impl FnOnce(Self) -> R) -> R {
+        #[target_feature(enable = "aes")]
+        fn compiled<R>(engine: Aes, work: impl FnOnce(Aes) -> R) -> R {
+            work(engine)
+        }
+        // SAFETY: `self` exists.
+        unsafe { compiled(self, work) }
+    }
+}
+
+impl Engine for Aes {
+    #[inline(always)]
+    fn hash(&self, blocks: &[u128]) -> u64 {
+        // SAFETY: `self` exists; loads read the sixteen bytes of a `u128`.
+        unsafe {
+            let mut state = _mm_setzero_si128();
+            for block in blocks {
+                state = _mm_xor_si128(state, _mm_loadu_si128(std::ptr::from_ref(block).cast()));
+                state = _mm_xor_si128(state, self.rounds[0]);
+                state = _mm_aesenc_si128(state, self.rounds[1]);
+                state = _mm_aesenc_si128(state, self.rounds[2]);
+                state = _mm_aesenc_si128(state, self.rounds[3]);
+                state = _mm_aesenc_si128(state, self.rounds[0]);
+            }
+            _mm_cvtsi128_si64(state) as u64
+        }
+    }
+
+    #[inline(always)]
+    fn find4(&self, line: &Line, addresses: u64, head: u64) -> Match {
+        find4_sse2(line, addresses, head)
+    }
+}
+
+/// [`Engine::find4`] for any x86-64.
+#[inline(always)]
+pub(crate) fn find4_sse2(line: &Line, addresses: u64, head: u64) -> Match {
+    // SAFETY: SSE2 only; loads read 16 bytes from offsets 0, 21 and 42 of 64.
+    let lanes = unsafe {
+        let wanted = _mm_set_epi64x(head as i64, addresses as i64);
+        let mask = _mm_set_epi64x(MATCH_MASK as i64, -1);
+        let zero = _mm_setzero_si128();
+        let [first, second, third] = [0, ENTRY4, 2 * ENTRY4].map(|at| {
+            let stored = _mm_loadu_si128(line.as_ptr().add(at).cast());
+            _mm_cmpeq_epi32(_mm_and_si128(_mm_xor_si128(stored, wanted), mask), zero)
+        });
+        // Four lanes per slot, narrowed to four bytes and then to four bits.
+        let narrow = _mm_packs_epi16(_mm_packs_epi32(first, second), _mm_packs_epi32(third, zero));
+        _mm_movemask_epi8(narrow) as u32
+    };
+    let halves = lanes & lanes >> 1;
+    let found = halves & halves >> 2 & 0x111;
+    Match {
+        found: found != 0,
+        slot: (found | 0x800).trailing_zeros() as usize / 4,
+    }
+}
+
+impl Avx512 {
+    /// The engine for `key`, or nothing where the instructions are missing.
+    pub(crate) fn detect(key: [u8; 16]) -> Option<Self> {
+        let has = std::is_x86_feature_detected!("avx512bw")
+            && std::is_x86_feature_detected!("avx512vbmi")
+            && std::is_x86_feature_detected!("bmi2")
+            && std::is_x86_feature_detected!("bmi1");
+        Aes::detect(key).filter(|_| has).map(|aes| Self { aes })
+    }
+
+    /// Runs `work` compiled for this processor, so that the engine's methods are inlined into its loops.
+    #[inline(always)]
+    pub(crate) fn run<R>(self, work: impl FnOnce(Self) -> R) -> R {
+        #[target_feature(enable = "aes,avx512f,avx512bw,avx512vbmi,bmi1,bmi2")]
+        fn compiled<R>(engine: Avx512, work: impl FnOnce(Avx512) -> R) -> R {
+            work(engine)
+        }
+        // SAFETY: `self` exists.
+        unsafe { compiled(self, work) }
+    }
+}
+
+/// For each byte of a line, which byte of a key (addresses, then head) it is compared with.
+static SPREAD: [u8; 64] = spread([
+    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0, 0, 0, 0, 0, 0,
+]);
+/// Which bits of a line are compared.
+static COMPARED: [u8; 64] = {
+    let mut entry = [0; ENTRY4];
+    let mut byte = 0;
+    while byte < 15 {
+        entry[byte] = if byte < HEAD4 {
+            0xff
+        } else {
+            (MATCH_MASK >> (8 * (byte - HEAD4))) as u8
+        };
+        byte += 1;
+    }
+    spread(entry)
+};
+
+const fn spread(entry: [u8; ENTRY4]) -> [u8; 64] {
+    let mut line = [0; 64];
+    let mut at = 0;
+    while at < 3 * ENTRY4 {
+        line[at] = entry[at % ENTRY4];
+        at += 1;
+    }
+    line
+}
+
+impl Engine for Avx512 {
+    #[inline(always)]
+    fn hash(&self, blocks: &[u128]) -> u64 {
+        self.aes.hash(blocks)
+    }
+
+    #[inline(always)]
+    fn find4(&self, line: &Line, addresses: u64, head: u64) -> Match {
+        // SAFETY: `self` exists; loads read whole arrays of 64 bytes.
+        let differing = unsafe {
+            let key = _mm512_broadcast_i32x4(_mm_set_epi64x(head as i64, addresses as i64));
+            let wanted = _mm512_permutexvar_epi8(_mm512_loadu_si512(SPREAD.as_ptr().cast()), key);
+            let stored = _mm512_loadu_si512(line.as_ptr().cast());
+            let compared = _mm512_loadu_si512(COMPARED.as_ptr().cast());
+            _mm512_test_epi8_mask(_mm512_xor_si512(stored, wanted), compared)
+        };
+        // One bit per differing byte, 21 per slot. Subtracting one borrows a slot's top bit if no other is set.
+        const LOW: u64 = 1 | 1 << ENTRY4 | 1 << (2 * ENTRY4);
+        const TOP: u64 = LOW << (ENTRY4 - 1);
+        let found = !((differing | TOP) - LOW) & TOP;
+        // Top bits are 20, 41 and 62; 63 stands for none and counts as the last slot.
+        Match {
+            found: found != 0,
+            slot: ((found | 1 << 63).trailing_zeros() as usize >> 4) - 1,
+        }
+    }
+}
