@@ -1,7 +1,7 @@
 //! Making room: growing bucket by bucket, and moving entries to their other bucket (cuckoo hashing, breadth first).
 
 use crate::bucket::Bucket;
-use crate::engine::Engine;
+use crate::engine::{Engine, with_engine};
 use crate::entry::{FIRST, PLACE_MASK, SECOND};
 use crate::key::FlowKey;
 use crate::table::{FlowTable, Probe};
@@ -28,15 +28,17 @@ pub(crate) struct Reached {
 
 impl<K: FlowKey> FlowTable<K> {
     /// Adds a bucket if the table is fuller than is comfortable and the bound allows.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn grow_if_loaded<E: Engine>(&mut self, engine: E) {
-        let comfortable = self.shape.buckets() as usize * K::Bucket::SLOTS / COMFORTABLE.1 * COMFORTABLE.0;
+        let comfortable =
+            self.shape.buckets() as usize * K::Bucket::SLOTS / COMFORTABLE.1 * COMFORTABLE.0;
         if self.entries >= comfortable && self.shape.buckets() < self.limit {
             self.split(engine);
         }
     }
 
     /// Adds one bucket, and moves there those entries of the bucket it splits that now belong there.
+    #[inline(always)]
     fn split<E: Engine>(&mut self, engine: E) {
         let (old, new) = (self.shape.next_split(), self.shape.buckets());
         self.memory.prefetch(old + SPLIT_AHEAD);
@@ -66,20 +68,16 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// Frees a slot in one of the key's two full buckets; returns bucket, slot and the place it stands for.
     #[cold]
-    pub(crate) fn make_room<E: Engine>(
-        &mut self,
-        engine: E,
-        probe: &Probe<K::Addresses>,
-    ) -> Option<(u32, usize, u64)> {
-        if let Some(room) = self.displace(engine, probe) {
+    pub(crate) fn make_room(&mut self, probe: &Probe<K::Addresses>) -> Option<(u32, usize, u64)> {
+        if let Some(room) = self.displace(probe) {
             return Some(room);
         }
         let (buckets, times) = RELIEF;
         for _ in 0..times {
             for _ in 0..buckets.min(self.limit - self.shape.buckets()) {
-                self.split(engine);
+                with_engine!(self.engine, |engine| self.split(engine));
             }
-            let room = self.displace(engine, probe);
+            let room = self.displace(probe);
             if room.is_some() || self.shape.buckets() == self.limit {
                 return room;
             }
@@ -88,18 +86,19 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     /// Searches breadth first for the shortest chain of moves that frees a slot, and makes them.
-    fn displace<E: Engine>(
-        &mut self,
-        engine: E,
-        probe: &Probe<K::Addresses>,
-    ) -> Option<(u32, usize, u64)> {
+    fn displace(&mut self, probe: &Probe<K::Addresses>) -> Option<(u32, usize, u64)> {
         let mut reached = std::mem::take(&mut self.reached);
-        let room = self.search(engine, probe, &mut reached);
+        let room = with_engine!(self.engine, |engine| self.search(
+            engine,
+            probe,
+            &mut reached
+        ));
         reached.clear();
         self.reached = reached;
         room
     }
 
+    #[inline(always)]
     fn search<E: Engine>(
         &mut self,
         engine: E,
@@ -141,6 +140,7 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     /// The other bucket of an entry, and the place it would have there.
+    #[inline(always)]
     fn other_bucket<E: Engine>(&self, engine: E, bucket: u32, slot: usize) -> (u32, u64) {
         let entry = self.memory.buckets()[bucket as usize].load(slot);
         let (probe, _) = self.reprobe(engine, bucket, &entry);

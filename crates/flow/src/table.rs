@@ -219,7 +219,7 @@ impl<K: FlowKey> FlowTable<K> {
         };
         let position = match self.place(&probe, &entry) {
             Some(position) => position,
-            None => match self.make_room(engine, &probe) {
+            None => match self.make_room(&probe) {
                 Some((bucket, slot, place)) => self.put(bucket, slot, place, &entry),
                 None => {
                     self.counters.full += 1;
@@ -233,6 +233,7 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     /// Stores into a free slot of one of the two buckets, the first by preference.
+    #[inline(always)]
     fn place(
         &mut self,
         probe: &Probe<K::Addresses>,
@@ -247,6 +248,7 @@ impl<K: FlowKey> FlowTable<K> {
         None
     }
 
+    #[inline(always)]
     fn put(
         &mut self,
         bucket: u32,
@@ -319,22 +321,12 @@ impl<K: FlowKey> FlowTable<K> {
     #[inline(always)]
     pub(crate) fn find<E: Engine>(&self, engine: E, probe: &Probe<K::Addresses>) -> Option<Found> {
         let buckets = self.memory.buckets();
-        look(
-            engine,
-            buckets,
-            probe,
-            self.shape.bucket(probe.first),
-            FIRST,
-        )
-        .or_else(|| {
-            look(
-                engine,
-                buckets,
-                probe,
-                self.shape.bucket(probe.second),
-                SECOND,
-            )
-        })
+        let first = self.shape.bucket(probe.first);
+        let second = self.shape.bucket(probe.second);
+        match look(engine, buckets, probe, first, FIRST) {
+            None => look(engine, buckets, probe, second, SECOND),
+            found => found,
+        }
     }
 
     /// The probe that finds a stored entry, and its key's quotient.
