@@ -7,7 +7,7 @@
 //!
 //! What holds:
 //! - Memory never exceeds the bound given. A full table refuses new connections ([`Insertion::Full`]) and keeps
-//!   the ones it has; the caller then steers by consistent hash alone.
+//!   the ones it has; the caller then steers by [`consistent_hash`] alone.
 //! - An entry is never removed before its state's idle time is over, whatever the clock's wrap or the sweep's pace.
 //! - Buckets are chosen by a keyed hash, so that nobody without the key can aim collisions.
 //!
@@ -15,6 +15,7 @@
 
 mod bucket;
 mod config;
+pub mod consistent_hash;
 mod engine;
 mod entry;
 mod key;
