@@ -321,6 +321,8 @@ type StageCounters struct {
 	OriginPackets uint64 `protobuf:"varint,7,opt,name=origin_packets,json=originPackets,proto3" json:"origin_packets,omitempty"`
 	OriginBytes   uint64 `protobuf:"varint,8,opt,name=origin_bytes,json=originBytes,proto3" json:"origin_bytes,omitempty"`
 	NewFlows      uint64 `protobuf:"varint,9,opt,name=new_flows,json=newFlows,proto3" json:"new_flows,omitempty"`
+	// Flow entries of the stage, both directions together; the same number in both directions' counters.
+	Flows         uint64 `protobuf:"varint,10,opt,name=flows,proto3" json:"flows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -414,6 +416,13 @@ func (x *StageCounters) GetOriginBytes() uint64 {
 func (x *StageCounters) GetNewFlows() uint64 {
 	if x != nil {
 		return x.NewFlows
+	}
+	return 0
+}
+
+func (x *StageCounters) GetFlows() uint64 {
+	if x != nil {
+		return x.Flows
 	}
 	return 0
 }
@@ -768,7 +777,7 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\n" +
 	"sent_bytes\x18\a \x01(\x04R\tsentBytes\x12#\n" +
 	"\rsend_failures\x18\b \x01(\x04R\fsendFailures\x12\x10\n" +
-	"\x03mac\x18\t \x01(\fR\x03mac\"\xc3\x02\n" +
+	"\x03mac\x18\t \x01(\fR\x03mac\"\xd9\x02\n" +
 	"\rStageCounters\x12\x1f\n" +
 	"\vchain_label\x18\x01 \x01(\rR\n" +
 	"chainLabel\x12!\n" +
@@ -779,7 +788,9 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\x05bytes\x18\x06 \x01(\x04R\x05bytes\x12%\n" +
 	"\x0eorigin_packets\x18\a \x01(\x04R\roriginPackets\x12!\n" +
 	"\forigin_bytes\x18\b \x01(\x04R\voriginBytes\x12\x1b\n" +
-	"\tnew_flows\x18\t \x01(\x04R\bnewFlows\"\xa5\x01\n" +
+	"\tnew_flows\x18\t \x01(\x04R\bnewFlows\x12\x14\n" +
+	"\x05flows\x18\n" +
+	" \x01(\x04R\x05flows\"\xa5\x01\n" +
 	"\fTraceRequest\x125\n" +
 	"\x05match\x18\x01 \x01(\v2\x1f.switchboard.forwarder.v1.MatchR\x05match\x12'\n" +
 	"\x0fboth_directions\x18\x02 \x01(\bR\x0ebothDirections\x12\x14\n" +

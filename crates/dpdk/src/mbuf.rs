@@ -1,0 +1,210 @@
+//! Packet buffers.
+
+use crate::Environment;
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ptr::NonNull;
+use std::slice;
+
+/// What this crate reads of `struct rte_mbuf`; the shim asserts the offsets.
+#[repr(C)]
+pub(crate) struct RawMbuf {
+    buf_addr: *mut u8,
+    buf_iova: u64,
+    data_off: u16,
+    refcnt: u16,
+    nb_segs: u16,
+    port: u16,
+    ol_flags: u64,
+    packet_type: u32,
+    pkt_len: u32,
+    data_len: u16,
+    vlan_tci: u16,
+    hash: [u32; 2],
+    vlan_tci_outer: u16,
+    buf_len: u16,
+}
+
+const VLAN_STRIPPED: u64 = 1 << 6;
+
+unsafe extern "C" {
+    fn sb_pool_create(name: *const c_char, count: c_uint, data_room: u16) -> *mut c_void;
+    fn sb_pool_available(pool: *const c_void) -> c_uint;
+    fn sb_mbuf_alloc(pool: *mut c_void) -> *mut RawMbuf;
+    fn sb_mbuf_free(mbuf: *mut RawMbuf);
+    fn sb_mbuf_linearize(mbuf: *mut RawMbuf) -> c_int;
+}
+
+/// Buffers that ports receive into. It lives as long as the process.
+#[derive(Clone, Copy, Debug)]
+pub struct Pool(NonNull<c_void>);
+
+// SAFETY: DPDK's pools may be used by every thread.
+unsafe impl Send for Pool {}
+// SAFETY: as above.
+unsafe impl Sync for Pool {}
+
+impl Pool {
+    /// A pool of `count` buffers with `data_room` bytes each, headroom (128 bytes) included.
+    /// Nothing when there is no memory for it or the name is taken.
+    pub fn new(_: &Environment, name: &str, count: u32, data_room: u16) -> Option<Pool> {
+        let name = CString::new(name).ok()?;
+        // SAFETY: `name` outlives the call, which copies it.
+        NonNull::new(unsafe { sb_pool_create(name.as_ptr(), count, data_room) }).map(Pool)
+    }
+
+    /// Buffers nobody holds.
+    pub fn available(&self) -> u32 {
+        // SAFETY: pools are never freed.
+        unsafe { sb_pool_available(self.0.as_ptr()) }
+    }
+
+    /// An empty buffer; nothing when all are in use.
+    pub fn allocate(&self) -> Option<Mbuf> {
+        // SAFETY: pools are never freed; an allocated mbuf is valid and ours.
+        NonNull::new(unsafe { sb_mbuf_alloc(self.0.as_ptr()) }).map(Mbuf)
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut c_void {
+        self.0.as_ptr()
+    }
+}
+
+/// A packet buffer of one segment, owned.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct Mbuf(NonNull<RawMbuf>);
+
+// SAFETY: an mbuf has one owner; DPDK lets any thread free it.
+unsafe impl Send for Mbuf {}
+
+impl Mbuf {
+    /// Takes over a received mbuf; one of several segments is made one if it fits, and dropped if not.
+    ///
+    /// # Safety
+    /// `raw` is a valid mbuf that nobody else holds.
+    pub(crate) unsafe fn from_raw(raw: NonNull<RawMbuf>) -> Option<Mbuf> {
+        let mbuf = Mbuf(raw);
+        if mbuf.raw().nb_segs > 1 {
+            // SAFETY: the mbuf is valid and ours.
+            let result = unsafe { sb_mbuf_linearize(raw.as_ptr()) };
+            if result != 0 {
+                return None;
+            }
+        }
+        Some(mbuf)
+    }
+
+    pub(crate) fn into_raw(self) -> *mut RawMbuf {
+        let raw = self.0.as_ptr();
+        std::mem::forget(self);
+        raw
+    }
+
+    fn raw(&self) -> &RawMbuf {
+        // SAFETY: an owned mbuf is valid.
+        unsafe { self.0.as_ref() }
+    }
+
+    fn raw_mut(&mut self) -> &mut RawMbuf {
+        // SAFETY: an owned mbuf is valid, and owned once.
+        unsafe { self.0.as_mut() }
+    }
+
+    /// The packet's bytes.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        let raw = self.raw();
+        // SAFETY: DPDK keeps data_off + data_len within the buffer, and so do this type's methods.
+        unsafe {
+            slice::from_raw_parts(
+                raw.buf_addr.add(usize::from(raw.data_off)),
+                usize::from(raw.data_len),
+            )
+        }
+    }
+
+    /// The packet's bytes, to change.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let raw = self.raw();
+        // SAFETY: as for `data`; the buffer is not shared, as nothing here clones mbufs.
+        unsafe {
+            slice::from_raw_parts_mut(
+                raw.buf_addr.add(usize::from(raw.data_off)),
+                usize::from(raw.data_len),
+            )
+        }
+    }
+
+    /// Adds bytes of any value in front; false when the headroom is too small.
+    #[inline]
+    pub fn prepend(&mut self, count: usize) -> bool {
+        let raw = self.raw_mut();
+        if count > usize::from(raw.data_off) || count + usize::from(raw.data_len) > 0xffff {
+            return false;
+        }
+        raw.data_off -= count as u16;
+        raw.data_len += count as u16;
+        raw.pkt_len += count as u32;
+        true
+    }
+
+    /// Removes bytes in front; more than there are leaves none.
+    #[inline]
+    pub fn trim_front(&mut self, count: usize) {
+        let raw = self.raw_mut();
+        let count = count.min(usize::from(raw.data_len)) as u16;
+        raw.data_off += count;
+        raw.data_len -= count;
+        raw.pkt_len -= u32::from(count);
+    }
+
+    /// Shortens the packet to `length` bytes; a shorter one stays as it is.
+    #[inline]
+    pub fn truncate(&mut self, length: usize) {
+        let raw = self.raw_mut();
+        if length < usize::from(raw.data_len) {
+            raw.data_len = length as u16;
+            raw.pkt_len = length as u32;
+        }
+    }
+
+    /// Replaces the packet; false, and nothing changed, when it does not fit behind the headroom.
+    pub fn set(&mut self, bytes: &[u8]) -> bool {
+        let raw = self.raw_mut();
+        let headroom = 128u16.min(raw.buf_len);
+        if bytes.len() > usize::from(raw.buf_len - headroom) {
+            return false;
+        }
+        raw.data_off = headroom;
+        raw.data_len = bytes.len() as u16;
+        raw.pkt_len = bytes.len() as u32;
+        self.data_mut().copy_from_slice(bytes);
+        true
+    }
+
+    /// Identifier of the IEEE 802.1Q tag that the device took out of the frame; it forgets it.
+    #[inline]
+    pub fn take_stripped_vlan(&mut self) -> Option<u16> {
+        let raw = self.raw_mut();
+        if raw.ol_flags & VLAN_STRIPPED == 0 {
+            return None;
+        }
+        raw.ol_flags = 0;
+        Some(raw.vlan_tci & 0x0fff)
+    }
+
+    /// Forgets what the device said about the packet, so that it can be sent.
+    #[inline]
+    pub(crate) fn clear_flags(&mut self) {
+        self.raw_mut().ol_flags = 0;
+    }
+}
+
+impl Drop for Mbuf {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: the mbuf is owned and not used again.
+        unsafe { sb_mbuf_free(self.0.as_ptr()) }
+    }
+}

@@ -1,0 +1,162 @@
+//! Ports: devices that receive and send.
+
+use crate::mbuf::{Mbuf, Pool, RawMbuf};
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::fmt;
+use std::ptr::{self, NonNull};
+
+/// Buffers received or sent in one call at most.
+const BURST_LIMIT: usize = 64;
+
+unsafe extern "C" {
+    fn sb_port_open(
+        devargs: *const c_char,
+        name: *const c_char,
+        pool: *mut c_void,
+        queues: u16,
+        descriptors: u16,
+        port: *mut u16,
+    ) -> c_int;
+    fn sb_port_close(port: u16) -> c_int;
+    fn sb_port_mac(port: u16, mac: *mut u8) -> c_int;
+    fn sb_receive(port: u16, queue: u16, mbufs: *mut *mut RawMbuf, count: u16) -> u16;
+    fn sb_send(port: u16, queue: u16, mbufs: *mut *mut RawMbuf, count: u16) -> u16;
+}
+
+/// An open device.
+#[derive(Debug)]
+pub struct Port {
+    number: u16,
+    mac: [u8; 6],
+}
+
+/// Why a port did not open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortError {
+    /// The device's arguments.
+    pub devargs: String,
+    /// The system's error number.
+    pub number: i32,
+}
+
+impl fmt::Display for PortError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = std::io::Error::from_raw_os_error(self.number);
+        write!(out, "device {:?} did not open: {reason}", self.devargs)
+    }
+}
+
+impl std::error::Error for PortError {}
+
+impl Port {
+    /// Probes a device by its devargs and starts it with some pairs of queues, and rings of about `descriptors` buffers each.
+    ///
+    /// # Errors
+    /// There is no such device, or it cannot be configured.
+    pub fn open(
+        devargs: &str,
+        pool: &Pool,
+        queues: u16,
+        descriptors: u16,
+    ) -> Result<(Port, Vec<Queue>), PortError> {
+        let failed = |number| PortError {
+            devargs: devargs.to_string(),
+            number,
+        };
+        let name = devargs.split(',').next().unwrap_or_default();
+        let arguments = CString::new(devargs).map_err(|_| failed(22))?;
+        let name = CString::new(name).map_err(|_| failed(22))?;
+        let mut number = 0;
+        // SAFETY: the strings and `number` outlive the call; the pool is never freed.
+        let result = unsafe {
+            sb_port_open(
+                arguments.as_ptr(),
+                name.as_ptr(),
+                pool.as_ptr(),
+                queues,
+                descriptors,
+                &raw mut number,
+            )
+        };
+        if result != 0 {
+            return Err(failed(-result));
+        }
+        let mut mac = [0; 6];
+        // SAFETY: `mac` has the six bytes that are written.
+        unsafe { sb_port_mac(number, mac.as_mut_ptr()) };
+        let queues = (0..queues)
+            .map(|queue| Queue {
+                port: number,
+                queue,
+            })
+            .collect();
+        Ok((Port { number, mac }, queues))
+    }
+
+    /// The device's Ethernet address.
+    pub fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    /// Closes the device. Its queues, which must all be given back, are of no use afterwards.
+    ///
+    /// # Errors
+    /// The device refuses.
+    pub fn close(self, queues: Vec<Queue>) -> Result<(), PortError> {
+        drop(queues);
+        // SAFETY: the port is open, and no queue of it is in use.
+        match unsafe { sb_port_close(self.number) } {
+            0 => Ok(()),
+            result => Err(PortError {
+                devargs: format!("port {}", self.number),
+                number: -result,
+            }),
+        }
+    }
+}
+
+/// A receive and a send queue of a port; one thread uses it.
+#[derive(Debug)]
+pub struct Queue {
+    port: u16,
+    queue: u16,
+}
+
+impl Queue {
+    /// Receives up to a burst of packets behind those in `packets`; returns how many.
+    #[inline]
+    pub fn receive(&mut self, packets: &mut Vec<Mbuf>) -> usize {
+        let mut raw = [ptr::null_mut::<RawMbuf>(); BURST_LIMIT];
+        // SAFETY: `raw` has room for the count given; the port is open as long as its queues are.
+        let count =
+            unsafe { sb_receive(self.port, self.queue, raw.as_mut_ptr(), BURST_LIMIT as u16) };
+        for &mbuf in &raw[..usize::from(count)] {
+            // SAFETY: DPDK hands over valid mbufs that nobody else holds.
+            packets.extend(NonNull::new(mbuf).and_then(|mbuf| unsafe { Mbuf::from_raw(mbuf) }));
+        }
+        usize::from(count)
+    }
+
+    /// Sends packets and empties `packets`; returns how many the device took. The others are dropped.
+    #[inline]
+    pub fn send(&mut self, packets: &mut Vec<Mbuf>) -> usize {
+        let mut sent = 0;
+        let mut raw = [ptr::null_mut::<RawMbuf>(); BURST_LIMIT];
+        while !packets.is_empty() {
+            let count = packets.len().min(BURST_LIMIT);
+            for (slot, mut mbuf) in raw.iter_mut().zip(packets.drain(..count)) {
+                mbuf.clear_flags();
+                *slot = mbuf.into_raw();
+            }
+            // SAFETY: `raw` holds `count` valid mbufs that are ours; the device takes over the first `taken`.
+            let taken =
+                unsafe { sb_send(self.port, self.queue, raw.as_mut_ptr(), count as u16) };
+            sent += usize::from(taken);
+            for &mbuf in &raw[usize::from(taken)..count] {
+                // SAFETY: the device did not take these; they are ours and valid.
+                drop(NonNull::new(mbuf).and_then(|mbuf| unsafe { Mbuf::from_raw(mbuf) }));
+            }
+        }
+        sent
+    }
+}

@@ -1,0 +1,131 @@
+/* The few DPDK calls the forwarder makes, as plain functions: most of DPDK's interface is inline
+ * functions and macros that only C can use. One call serves a whole burst. */
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <rte_common.h>
+#include <rte_dev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_mempool.h>
+
+/* mbuf.rs reads these fields itself. */
+_Static_assert(offsetof(struct rte_mbuf, buf_addr) == 0, "buf_addr");
+_Static_assert(offsetof(struct rte_mbuf, data_off) == 16, "data_off");
+_Static_assert(offsetof(struct rte_mbuf, nb_segs) == 20, "nb_segs");
+_Static_assert(offsetof(struct rte_mbuf, ol_flags) == 24, "ol_flags");
+_Static_assert(offsetof(struct rte_mbuf, pkt_len) == 36, "pkt_len");
+_Static_assert(offsetof(struct rte_mbuf, data_len) == 40, "data_len");
+_Static_assert(offsetof(struct rte_mbuf, vlan_tci) == 42, "vlan_tci");
+_Static_assert(offsetof(struct rte_mbuf, buf_len) == 54, "buf_len");
+_Static_assert(RTE_MBUF_F_RX_VLAN_STRIPPED == 1ULL << 6, "RTE_MBUF_F_RX_VLAN_STRIPPED");
+
+int sb_eal_init(int argc, char **argv) {
+	return rte_eal_init(argc, argv) < 0 ? -rte_errno : 0;
+}
+
+int sb_eal_cleanup(void) {
+	return rte_eal_cleanup();
+}
+
+struct rte_mempool *sb_pool_create(const char *name, unsigned count, uint16_t data_room) {
+	return rte_pktmbuf_pool_create(name, count, 256, 0, data_room, rte_socket_id());
+}
+
+unsigned sb_pool_available(const struct rte_mempool *pool) {
+	return rte_mempool_avail_count(pool);
+}
+
+struct rte_mbuf *sb_mbuf_alloc(struct rte_mempool *pool) {
+	return rte_pktmbuf_alloc(pool);
+}
+
+void sb_mbuf_free(struct rte_mbuf *mbuf) {
+	rte_pktmbuf_free(mbuf);
+}
+
+/* Makes a chain of segments one; -1 when the first has no room. */
+int sb_mbuf_linearize(struct rte_mbuf *mbuf) {
+	return rte_pktmbuf_linearize(mbuf);
+}
+
+static int start(uint16_t port, struct rte_mempool *pool, uint16_t queues, uint16_t descriptors) {
+	struct rte_eth_conf configuration;
+	uint16_t receive = descriptors, transmit = descriptors;
+	uint16_t queue;
+	int error;
+
+	memset(&configuration, 0, sizeof(configuration));
+	error = rte_eth_dev_configure(port, queues, queues, &configuration);
+	if (error)
+		return error;
+	error = rte_eth_dev_adjust_nb_rx_tx_desc(port, &receive, &transmit);
+	if (error)
+		return error;
+	for (queue = 0; queue < queues; queue++) {
+		error = rte_eth_rx_queue_setup(port, queue, receive, rte_socket_id(), NULL, pool);
+		if (error)
+			return error;
+		error = rte_eth_tx_queue_setup(port, queue, transmit, rte_socket_id(), NULL);
+		if (error)
+			return error;
+	}
+	error = rte_eth_dev_start(port);
+	if (error)
+		return error;
+	/* Some devices have no such mode and need none. */
+	rte_eth_promiscuous_enable(port);
+	return 0;
+}
+
+/* Probes a device and starts it. `name` is the device's own, the part of devargs before the comma. */
+int sb_port_open(const char *devargs, const char *name, struct rte_mempool *pool, uint16_t queues,
+		 uint16_t descriptors, uint16_t *port) {
+	int error = rte_dev_probe(devargs);
+	if (error)
+		return error;
+	error = rte_eth_dev_get_port_by_name(name, port);
+	if (error)
+		return error;
+	error = start(*port, pool, queues, descriptors);
+	if (error) {
+		struct rte_eth_dev_info info;
+		if (rte_eth_dev_info_get(*port, &info) == 0 && info.device) {
+			rte_eth_dev_close(*port);
+			rte_dev_remove(info.device);
+		}
+	}
+	return error;
+}
+
+int sb_port_close(uint16_t port) {
+	struct rte_eth_dev_info info;
+	int error = rte_eth_dev_info_get(port, &info);
+	if (error)
+		return error;
+	rte_eth_dev_stop(port);
+	error = rte_eth_dev_close(port);
+	if (info.device)
+		rte_dev_remove(info.device);
+	return error;
+}
+
+int sb_port_mac(uint16_t port, uint8_t mac[6]) {
+	struct rte_ether_addr address;
+	int error = rte_eth_macaddr_get(port, &address);
+	if (error == 0)
+		memcpy(mac, address.addr_bytes, 6);
+	return error;
+}
+
+uint16_t sb_receive(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count) {
+	return rte_eth_rx_burst(port, queue, mbufs, count);
+}
+
+/* Sends what the device takes; the rest stays the caller's. */
+uint16_t sb_send(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count) {
+	return rte_eth_tx_burst(port, queue, mbufs, count);
+}
