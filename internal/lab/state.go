@@ -73,6 +73,7 @@ func (s state) path(parts ...string) string {
 	return filepath.Join(append([]string{s.Directory}, parts...)...)
 }
 
+func (s state) root() string           { return filepath.Dir(s.Directory) }
 func (s state) file() string           { return s.path("laboratory.yaml") }
 func (s state) processesFile() string  { return s.path("processes.json") }
 func (s state) underlayFile() string   { return s.path("underlay.json") }

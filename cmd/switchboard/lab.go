@@ -1,0 +1,165 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/switchboard-project/switchboard/internal/lab"
+)
+
+// labFlags are those of every laboratory command.
+type labFlags struct{ root, name string }
+
+func newLabCommand() *cobra.Command {
+	flags := &labFlags{}
+	command := &cobra.Command{
+		Use:   "lab",
+		Short: "Run many sites on this machine, in network namespaces",
+		Long:  "A laboratory is a wide area on one machine: sites, hosts and servers in network namespaces, and links between the\nsites with latency and rate. It needs root.",
+	}
+	command.PersistentFlags().StringVar(&flags.root, "state", lab.DefaultRoot, "directory that holds laboratories' state")
+	command.PersistentFlags().StringVarP(&flags.name, "lab", "l", "", "name of the laboratory; not needed where there is one")
+	command.AddCommand(
+		newLabUpCommand(flags), newLabDownCommand(flags), newLabStatusCommand(flags),
+		newLabExecCommand(flags), newLabPcapCommand(flags), newLabSuperviseCommand(flags), newLabServeHTTPCommand())
+	return command
+}
+
+func newProgress(out io.Writer) *lab.Progress {
+	return lab.NewProgress(func(line string) { fmt.Fprintln(out, line) })
+}
+
+func newLabUpCommand(flags *labFlags) *cobra.Command {
+	var file string
+	command := &cobra.Command{
+		Use:     "up -f FILE",
+		Short:   "Bring up a laboratory, or what is missing of it, and apply its resources",
+		Example: "  switchboard lab up -f examples/lab/four-sites.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if file == "" {
+				return usageError{errors.New("lab up: say which laboratory with -f FILE")}
+			}
+			progress := newProgress(command.OutOrStdout())
+			running, err := lab.Up(command.Context(), flags.root, file, progress)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(command.OutOrStdout(), "laboratory %s is up; API %s, logs %s/logs\n", running.Name, running.API, running.StateDirectory)
+			return nil
+		},
+	}
+	command.Flags().StringVarP(&file, "filename", "f", "", "file of the laboratory")
+	return command
+}
+
+func newLabDownCommand(flags *labFlags) *cobra.Command {
+	var file string
+	command := &cobra.Command{
+		Use:   "down",
+		Short: "Remove every trace of a laboratory",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			name := flags.name
+			if file != "" {
+				laboratory, err := lab.ReadFile(file)
+				if err != nil {
+					return err
+				}
+				name = laboratory.Name
+			}
+			if name == "" {
+				found, err := lab.FindName(flags.root, "")
+				if err != nil {
+					return err
+				}
+				name = found
+			}
+			return lab.Down(flags.root, name, newProgress(command.OutOrStdout()))
+		},
+	}
+	command.Flags().StringVarP(&file, "filename", "f", "", "file of the laboratory")
+	return command
+}
+
+func newLabStatusCommand(flags *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:   "status",
+		Short: "Show processes, machines, and links as configured and as measured",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			status, err := lab.Inspect(command.Context(), flags.root, flags.name)
+			if err != nil {
+				return err
+			}
+			return status.Write(command.OutOrStdout())
+		},
+	}
+}
+
+func newLabExecCommand(flags *labFlags) *cobra.Command {
+	command := &cobra.Command{
+		Use:     "exec MACHINE -- COMMAND [ARGUMENT...]",
+		Short:   "Run a program on a host, a server, a site or a VNF instance",
+		Example: "  switchboard lab exec acme-host -- curl -s http://198.51.100.80/",
+		RunE: func(command *cobra.Command, words []string) error {
+			if len(words) > 1 && words[1] == "--" {
+				words = slices.Delete(words, 1, 2)
+			}
+			if len(words) < 2 {
+				return usageError{errors.New("lab exec: name a machine and a command: lab exec MACHINE -- COMMAND")}
+			}
+			return lab.Exec(flags.root, flags.name, words[0], words[1:])
+		},
+	}
+	command.Flags().SetInterspersed(false)
+	return command
+}
+
+func newLabPcapCommand(flags *labFlags) *cobra.Command {
+	var limit int
+	command := &cobra.Command{
+		Use:     "pcap SITE",
+		Short:   "Capture a site's wide-area side, in pcap format, to standard output",
+		Example: "  switchboard lab pcap dc | tshark -r -",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(command *cobra.Command, words []string) error {
+			return lab.Capture(command.Context(), flags.root, flags.name, words[0], limit, command.OutOrStdout())
+		},
+	}
+	command.Flags().IntVarP(&limit, "count", "c", 0, "stop after so many packets (0: at interrupt)")
+	return command
+}
+
+func newLabSuperviseCommand(flags *labFlags) *cobra.Command {
+	return &cobra.Command{
+		Use:    "supervise",
+		Short:  "Keep a laboratory's processes running (started by lab up)",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
+			return lab.Supervise(command.Context(), flags.root, flags.name, logger)
+		},
+	}
+}
+
+func newLabServeHTTPCommand() *cobra.Command {
+	var address string
+	command := &cobra.Command{
+		Use:   "serve-http",
+		Short: "Serve the laboratory's web pages: / and /bytes/N",
+		Args:  cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return lab.ServeHTTP(command.Context(), address)
+		},
+	}
+	command.Flags().StringVar(&address, "listen", ":80", "address and port")
+	return command
+}

@@ -1,0 +1,133 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/switchboard-project/switchboard/internal/hostnet"
+)
+
+// Status is what a laboratory is doing.
+type Status struct {
+	Laboratory string
+	Processes  []ProcessStatus
+	Links      []LinkStatus
+	Machines   []string
+}
+
+// ProcessStatus is one process that the supervisor keeps running.
+type ProcessStatus struct {
+	Name string
+	// PID is 0 where it does not run.
+	PID      int
+	Since    time.Time
+	Restarts int
+	LastExit string
+}
+
+// LinkStatus is a pair of sites as the file wants it and as a ping over the bus's addresses finds it.
+type LinkStatus struct {
+	From, To string
+	// RoundTripMS is twice the latency configured.
+	RoundTripMS float64
+	RateMbps    float64
+	// MeasuredMS is the least round trip found; not a number where no answer came.
+	MeasuredMS float64
+}
+
+// Inspect finds out what a laboratory is doing; it measures every link, all at once.
+func Inspect(ctx context.Context, root, name string) (*Status, error) {
+	name, err := FindName(root, name)
+	if err != nil {
+		return nil, err
+	}
+	s := stateOf(root, name)
+	laboratory, err := ReadFile(s.file())
+	if err != nil {
+		return nil, err
+	}
+	p := newPlan(laboratory)
+	status := &Status{Laboratory: name, Machines: Machines(name)}
+	var processes []process
+	if err := readJSON(s.processesFile(), &processes); err != nil {
+		return nil, err
+	}
+	for _, one := range processes {
+		var record processRecord
+		_ = readJSON(s.record(one.Name), &record)
+		if !record.running() {
+			record.PID = 0
+		}
+		status.Processes = append(status.Processes, ProcessStatus{one.Name, record.PID, record.Since, record.Restarts, record.LastExit})
+	}
+	status.Links = make([]LinkStatus, len(p.Links))
+	var measuring sync.WaitGroup
+	for index, link := range p.Links {
+		measuring.Go(func() {
+			status.Links[index] = LinkStatus{
+				From: link.From, To: link.To, RoundTripMS: 2 * link.LatencyMS, RateMbps: link.RateMbps,
+				MeasuredMS: measure(ctx, p.site(link.From), p.site(link.To)),
+			}
+		})
+	}
+	measuring.Wait()
+	return status, nil
+}
+
+var leastRoundTrip = regexp.MustCompile(`= ([0-9.]+)/`)
+
+// measure is the least round trip in milliseconds between two sites.
+func measure(ctx context.Context, from, to *sitePlan) float64 {
+	namespace, err := hostnet.OpenNamespace(from.Namespace)
+	if err != nil {
+		return math.NaN()
+	}
+	defer namespace.Close()
+	output, err := namespace.Run(exec.CommandContext(ctx, "ping", "-q", "-c", "5", "-i", "0.02", "-W", "2", to.Control.Addr().String()))
+	if err != nil {
+		return math.NaN()
+	}
+	found := leastRoundTrip.FindSubmatch(output)
+	if found == nil {
+		return math.NaN()
+	}
+	value, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return value
+}
+
+// Write prints the status as tables.
+func (s *Status) Write(out io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 8, 3, ' ', 0)
+	fmt.Fprintf(table, "laboratory %s\n\nPROCESS\tPID\tFOR\tRESTARTS\tLAST END\n", s.Laboratory)
+	for _, p := range s.Processes {
+		pid, since := "down", "-"
+		if p.PID != 0 {
+			pid, since = strconv.Itoa(p.PID), time.Since(p.Since).Round(time.Second).String()
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\n", p.Name, pid, since, p.Restarts, p.LastExit)
+	}
+	fmt.Fprint(table, "\nLINK\tROUND TRIP\tMEASURED\tRATE\n")
+	for _, l := range s.Links {
+		measured := "no answer"
+		if !math.IsNaN(l.MeasuredMS) {
+			measured = fmt.Sprintf("%.2f ms", l.MeasuredMS)
+		}
+		fmt.Fprintf(table, "%s - %s\t%.2f ms\t%s\t%g Mbit/s\n", l.From, l.To, l.RoundTripMS, measured, l.RateMbps)
+	}
+	fmt.Fprint(table, "\nMACHINE (for lab exec)\n")
+	for _, machine := range s.Machines {
+		fmt.Fprintf(table, "%s\n", machine)
+	}
+	return table.Flush()
+}

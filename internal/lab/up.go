@@ -1,0 +1,179 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+)
+
+// supervisorProcess is the supervisor's name in marks and logs.
+const supervisorProcess = "supervisor"
+
+// startPatience is how long processes may take to be running.
+const startPatience = 20 * time.Second
+
+// Running is a laboratory that Up has brought up.
+type Running struct {
+	*Laboratory
+	// API is the base URL of the northbound API on the host.
+	API string
+	// StateDirectory holds logs, configuration and state.
+	StateDirectory string
+}
+
+// Up brings up the laboratory of a file, or what is missing of it. Resources are not applied: that is the API's part.
+func Up(ctx context.Context, root, file string, progress *Progress) (*Running, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	laboratory, err := Parse(file, text)
+	if err != nil {
+		return nil, err
+	}
+	if os.Geteuid() != 0 {
+		return nil, errors.New("a laboratory needs root, to make network namespaces")
+	}
+	s := stateOf(root, laboratory.Name)
+	unlock, err := s.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if err := s.checkSame(file, text); err != nil {
+		return nil, err
+	}
+	// The file first: it names what `lab down` without a file removes.
+	if err := writeFile(s.file(), text, 0o644); err != nil {
+		return nil, err
+	}
+	p := newPlan(laboratory)
+	if err := ensureNetwork(p); err != nil {
+		return nil, err
+	}
+	progress.Step("network: %d sites, %d links, %d hosts in %d namespaces", len(p.Sites), len(p.Links), len(p.machines()), len(p.namespaces()))
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	processes, err := s.configure(p)
+	if err != nil {
+		return nil, err
+	}
+	progress.Step("identities and configuration of %d sites", len(p.Sites))
+	if err := s.ensureSupervisor(processes); err != nil {
+		return nil, err
+	}
+	if err := s.waitRunning(ctx, processes); err != nil {
+		return nil, err
+	}
+	progress.Step("%d processes running", len(processes))
+	address, err := os.ReadFile(s.apiFile())
+	if err != nil {
+		return nil, err
+	}
+	return &Running{laboratory, string(bytes.TrimSpace(address)), s.Directory}, nil
+}
+
+// checkSame refuses a file with another network than the laboratory that is there.
+func (s state) checkSame(file string, text []byte) error {
+	before, err := os.ReadFile(s.file())
+	if errors.Is(err, fs.ErrNotExist) || bytes.Equal(before, text) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	old, err := Parse(s.file(), before)
+	if err != nil {
+		return nil
+	}
+	new, err := Parse(file, text)
+	if err != nil {
+		return err
+	}
+	if fingerprint(old) != fingerprint(new) {
+		return fmt.Errorf("laboratory %s is up with other sites, links or hosts: run `switchboard lab down --lab %s` first", s.Name, s.Name)
+	}
+	return nil
+}
+
+// fingerprint says what a laboratory's network is; VNFs may come later.
+func fingerprint(l *Laboratory) string {
+	hosts := l.machines()
+	for index := range hosts {
+		hosts[index].line, hosts[index].field = 0, ""
+	}
+	return fmt.Sprint(l.GlobalSite, l.API, l.MTU, hosts, l.Sites, l.Links)
+}
+
+// ensureSupervisor starts one for a list of processes. Where the list has changed the supervisor is replaced; the next
+// adopts what runs.
+func (s state) ensureSupervisor(processes []process) error {
+	running, err := s.supervisors()
+	if err != nil {
+		return err
+	}
+	var before []process
+	same := readJSON(s.processesFile(), &before) == nil && fmt.Sprint(before) == fmt.Sprint(processes)
+	if len(running) > 0 && same {
+		return nil
+	}
+	if err := endAll(s.supervisors); err != nil {
+		return err
+	}
+	if err := writeJSON(s.processesFile(), processes); err != nil {
+		return err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	output, err := openLog(s.log(supervisorProcess))
+	if err != nil {
+		return err
+	}
+	defer output.Close()
+	command := exec.Command(program, "lab", "supervise", "--lab", s.Name, "--state", s.root())
+	command.Stdout, command.Stderr = output, output
+	command.Dir = "/"
+	command.Env = append(os.Environ(), markVariable+"="+s.Name+"/"+supervisorProcess)
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := command.Start(); err != nil {
+		return err
+	}
+	return command.Process.Release()
+}
+
+// waitRunning returns when every process runs and the API listens.
+func (s state) waitRunning(ctx context.Context, processes []process) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	for {
+		missing := s.missing(processes)
+		if missing == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not running: see %s", missing, s.log(missing))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// missing names a process that does not run.
+func (s state) missing(processes []process) string {
+	for _, one := range processes {
+		var record processRecord
+		if readJSON(s.record(one.Name), &record) != nil || !record.running() {
+			return one.Name
+		}
+	}
+	return ""
+}
