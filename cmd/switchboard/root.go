@@ -17,6 +17,7 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(newVersionCommand(), newLabCommand())
+	root.AddCommand(newSiteCommand(), newVnfCommand())
 	return root
 }
 

@@ -54,10 +54,12 @@ type Wanted struct {
 // Status is an instance as the agent sees it.
 type Status struct {
 	Name, VNF, Deployment, Namespace string
-	Weight                           uint32
-	State                            api.VnfInstanceState
-	Reason                           string
-	Since                            time.Time
+	// Forwarder is the one that its link leads to.
+	Forwarder string
+	Weight    uint32
+	State     api.VnfInstanceState
+	Reason    string
+	Since     time.Time
 	// Chains are "<customer>/<chain>" of those that it serves.
 	Chains []string
 }
@@ -68,6 +70,8 @@ type Observed struct {
 	Attachments []vnf.Attachment
 	// Problems say why a place is not served, by chain label.
 	Problems map[uint32]string
+	// Sequence is of the Want that this follows.
+	Sequence uint64
 }
 
 // Config says where an agent works.
@@ -89,8 +93,9 @@ type Agent struct {
 	log    *slog.Logger
 	wake   chan struct{}
 
-	mu     sync.Mutex
-	wanted *Wanted // nil until it is first known
+	mu       sync.Mutex
+	wanted   *Wanted // nil until it is first known
+	sequence uint64
 
 	// Of the agent's goroutine alone.
 	records   *records
@@ -108,15 +113,18 @@ func NewAgent(config Config) *Agent {
 	return &Agent{config: config, log: config.Logger, wake: make(chan struct{}, 1), instances: map[string]*instance{}}
 }
 
-// Want replaces what the agent shall bring about. It does not wait.
-func (a *Agent) Want(w Wanted) {
+// Want replaces what the agent shall bring about. It does not wait; the number it returns is in Observed when the agent
+// has done what it could.
+func (a *Agent) Want(w Wanted) uint64 {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.wanted = &w
-	a.mu.Unlock()
+	a.sequence++
 	select {
 	case a.wake <- struct{}{}:
 	default:
 	}
+	return a.sequence
 }
 
 // Run works until ctx ends; instances go on without it.
@@ -135,17 +143,17 @@ func (a *Agent) Run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		a.mu.Lock()
-		wanted := a.wanted
+		wanted, sequence := a.wanted, a.sequence
 		a.mu.Unlock()
 		if wanted != nil {
-			a.reconcile(ctx, wanted)
+			a.reconcile(ctx, wanted, sequence)
 		}
 	}
 }
 
 // reconcile brings what there is a step closer to what is wanted, and tells of changes.
-func (a *Agent) reconcile(ctx context.Context, wanted *Wanted) {
-	observed := Observed{Problems: map[uint32]string{}}
+func (a *Agent) reconcile(ctx context.Context, wanted *Wanted, sequence uint64) {
+	observed := Observed{Problems: map[uint32]string{}, Sequence: sequence}
 	kept := map[string]bool{}
 	for _, d := range wanted.Deployments {
 		for number := 1; number <= a.count(d); number++ {
@@ -250,6 +258,6 @@ func (o *Observed) add(in *instance, r *records, placements []Placement) {
 
 // equal compares what others would be told.
 func (o *Observed) equal(other Observed) bool {
-	return reflect.DeepEqual(o.Instances, other.Instances) && reflect.DeepEqual(o.Attachments, other.Attachments) &&
+	return o.Sequence == other.Sequence && reflect.DeepEqual(o.Instances, other.Instances) && reflect.DeepEqual(o.Attachments, other.Attachments) &&
 		maps.Equal(o.Problems, other.Problems)
 }

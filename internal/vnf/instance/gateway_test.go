@@ -36,7 +36,7 @@ func firewall(t *testing.T, port string) *Wanted {
 // serve takes the agent's step and returns the attachments by chain label.
 func serve(t *testing.T, a *Agent, w *Wanted) map[uint32]vnf.Attachment {
 	t.Helper()
-	a.reconcile(context.Background(), w)
+	a.reconcile(context.Background(), w, 1)
 	for _, s := range a.last.Instances {
 		if s.Reason != "" {
 			t.Fatalf("instance %s: %s", s.Name, s.Reason)

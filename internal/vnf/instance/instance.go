@@ -275,8 +275,9 @@ func (in *instance) destroy() error {
 }
 
 func (in *instance) status() Status {
-	s := Status{Name: in.name, VNF: in.deployment.VNF, Deployment: in.deployment.Name, Namespace: in.namespace, Weight: in.weight,
-		State: in.state, Reason: in.reason, Since: in.since}
+	s := Status{Name: in.name, VNF: in.deployment.VNF, Deployment: in.deployment.Name, Namespace: in.namespace, Forwarder: in.forwarder,
+		Weight: in.weight,
+		State:  in.state, Reason: in.reason, Since: in.since}
 	if in.retired {
 		s.Weight = 0
 	}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/switchboard-project/switchboard/internal/bus"
+	"github.com/switchboard-project/switchboard/internal/site"
+)
+
+func newSiteCommand() *cobra.Command {
+	var configFile, readyFile, level string
+	command := &cobra.Command{
+		Use:   "site --config FILE",
+		Short: "Run a site: message bus, Local Switchboard, edge controller and VNF agents",
+		Long: "Runs everything of the control plane that a site needs, in one process. Forwarders and VNF instances go on\n" +
+			"without it: it can be stopped and started at any moment.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			config, err := site.LoadConfig(configFile)
+			if err != nil {
+				return usageError{err}
+			}
+			log, err := newLogger(level)
+			if err != nil {
+				return usageError{err}
+			}
+			return runSite(command.Context(), config, log, readyFile)
+		},
+	}
+	command.Flags().StringVar(&configFile, "config", "", "the site's configuration, a YAML file")
+	command.Flags().StringVar(&readyFile, "ready-file", "", "write this file when the site is ready")
+	command.Flags().StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	_ = command.MarkFlagRequired("config")
+	return command
+}
+
+func newLogger(level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, fmt.Errorf("--log-level: %q; use debug, info, warn or error", level)
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: l})), nil
+}
+
+// runSite runs a site until ctx ends.
+func runSite(ctx context.Context, config *site.Config, log *slog.Logger, readyFile string) error {
+	server, err := startSiteServer(ctx, config, log)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+	for _, f := range config.Forwarders {
+		if _, err := server.WriteCredentials(bus.KindForwarder, f.Name); err != nil {
+			return err
+		}
+	}
+	connection, err := bus.Connect(ctx, bus.ConnectConfig{Site: config.Site, Agent: "local-switchboard", URL: server.LocalURL(),
+		CredentialsFile: server.CredentialsFile(bus.KindController, "default"), Logger: log})
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	local := site.New(config, connection, log, func() { announceReady(log, readyFile) })
+	return local.Run(ctx)
+}
+
+func startSiteServer(ctx context.Context, config *site.Config, log *slog.Logger) (*bus.Server, error) {
+	server := bus.ServerConfig{Site: config.Site, StoreDirectory: config.Bus.Store, Listen: config.Bus.Listen,
+		LocalListen: config.Bus.Agents, Logger: log}
+	if config.Bus.Identity != "" {
+		identity, err := bus.LoadIdentity(config.Bus.Identity)
+		if err != nil {
+			return nil, err
+		}
+		server.Identity = identity
+	}
+	for _, p := range config.Bus.Peers {
+		server.Peers = append(server.Peers, bus.Peer{Site: p.Site, Address: p.Address})
+	}
+	return bus.StartServer(ctx, server)
+}
+
+// announceReady tells the service manager, or whoever waits for a file, that the program does its work.
+func announceReady(log *slog.Logger, file string) {
+	log.Info("ready")
+	if file == "" {
+		return
+	}
+	err := os.MkdirAll(filepath.Dir(file), 0o755)
+	if err == nil {
+		err = os.WriteFile(file, []byte("ready\n"), 0o644)
+	}
+	if err != nil {
+		log.Warn("the ready file cannot be written", "error", err)
+	}
+}

@@ -1,0 +1,83 @@
+package site
+
+import (
+	"fmt"
+	"maps"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/internal/edge"
+	"github.com/switchboard-project/switchboard/internal/hostnet"
+)
+
+// lookAtEdges sees how edges stand, and says whether others can be used than before. An edge whose interface has no carrier
+// stays in the rules: its connections outlive the interruption.
+func (s *Switchboard) lookAtEdges() bool {
+	usable, edges := s.edgesNow()
+	s.edgesMu.Lock()
+	s.edges = edges
+	s.edgesMu.Unlock()
+	changed := !maps.Equal(usable, s.state.usableEdges)
+	s.state.usableEdges = usable
+	return changed
+}
+
+// edgesNow says how the site's edges stand, and which forwarders can open which.
+func (s *Switchboard) edgesNow() (usable map[EdgeKey]string, edges map[EdgeKey]edge.Status) {
+	usable, edges = map[EdgeKey]string{}, map[EdgeKey]edge.Status{}
+	host, err := hostnet.CurrentNamespace()
+	if err != nil {
+		s.log.Warn("edges cannot be looked at", "error", err)
+		return s.state.usableEdges, s.edges
+	}
+	defer host.Close()
+	for _, record := range s.state.directory.edges {
+		if record.Spec.Site != s.config.Site {
+			continue
+		}
+		key := EdgeKey{record.Customer, record.Edge}
+		reason := s.whyUnusable(host, record.Spec)
+		if reason == "" {
+			usable[key] = s.forwarderOf(record.Spec.Interface)
+			reason = s.whyDown(host, record.Spec, usable[key])
+		}
+		edges[key] = edge.Status{Customer: record.Customer, Up: reason == "", Reason: reason}
+	}
+	return usable, edges
+}
+
+// whyUnusable says why no forwarder can open an edge, "" where one can.
+func (s *Switchboard) whyUnusable(host *hostnet.Namespace, spec *api.EdgeSpec) string {
+	if s.forwarderOf(spec.Interface) == "" {
+		return fmt.Sprintf("interface %s is not in edgeInterfaces of site %s", spec.Interface, s.config.Site)
+	}
+	exists, err := host.LinkExists(spec.Interface)
+	if err != nil {
+		return err.Error()
+	}
+	if !exists {
+		return fmt.Sprintf("interface %s does not exist at site %s", spec.Interface, s.config.Site)
+	}
+	return ""
+}
+
+// whyDown says why nothing passes an edge that is open, "" where it does.
+func (s *Switchboard) whyDown(host *hostnet.Namespace, spec *api.EdgeSpec, forwarder string) string {
+	if up, err := host.Up(spec.Interface); err != nil || !up {
+		return fmt.Sprintf("interface %s at site %s is down or has no carrier", spec.Interface, s.config.Site)
+	}
+	for _, port := range s.state.statuses[forwarder].GetPorts() {
+		if port.Name == spec.Interface && port.Error != "" {
+			return fmt.Sprintf("forwarder %s cannot use interface %s: %s", forwarder, spec.Interface, port.Error)
+		}
+	}
+	return ""
+}
+
+func (s *Switchboard) forwarderOf(name string) string {
+	for _, e := range s.config.EdgeInterfaces {
+		if e.Name == name {
+			return e.Forwarder
+		}
+	}
+	return ""
+}
