@@ -61,12 +61,22 @@ func startNATS(options *server.Options, log *slog.Logger) (*server.Server, error
 	if err != nil {
 		return nil, fmt.Errorf("bus: server %s: %w", options.ServerName, err)
 	}
-	s.SetLoggerV2(natsLog{log.With("server", options.ServerName)}, false, false, false)
+	fatal := make(chan string, 1)
+	s.SetLoggerV2(natsLog{log.With("server", options.ServerName), fatal}, false, false, false)
 	go s.Start()
-	if !s.ReadyForConnections(startPatience) {
+	deadline := time.Now().Add(startPatience)
+	for !s.ReadyForConnections(startPoll) {
+		reason := "it is not ready in time"
+		select {
+		case reason = <-fatal:
+		default:
+			if time.Now().Before(deadline) {
+				continue
+			}
+		}
 		s.Shutdown()
-		return nil, fmt.Errorf("bus: server %s does not listen on %s; is the address taken?",
-			options.ServerName, net.JoinHostPort(options.Host, strconv.Itoa(options.Port)))
+		return nil, fmt.Errorf("bus: server %s on %s does not start: %s", options.ServerName,
+			net.JoinHostPort(options.Host, strconv.Itoa(options.Port)), reason)
 	}
 	return s, nil
 }
@@ -84,14 +94,27 @@ func splitListen(field, address string) (string, int, error) {
 }
 
 // natsLog passes the NATS server's log on: its notices are this process's debugging.
-type natsLog struct{ log *slog.Logger }
+type natsLog struct {
+	log   *slog.Logger
+	fatal chan<- string // takes why the server cannot go on
+}
 
 func (l natsLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l natsLog) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
-func (l natsLog) Fatalf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
 func (l natsLog) Errorf(format string, v ...any)  { l.log.Warn(fmt.Sprintf(format, v...)) }
-func (l natsLog) Debugf(string, ...any)           {}
-func (l natsLog) Tracef(string, ...any)           {}
+
+// Fatalf does not end the process, which is not this server's alone.
+func (l natsLog) Fatalf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	l.log.Error(text)
+	select {
+	case l.fatal <- text:
+	default:
+	}
+}
+
+func (l natsLog) Debugf(string, ...any) {}
+func (l natsLog) Tracef(string, ...any) {}
 
 // indentedJSON encodes a value that cannot fail to encode, for a file.
 func indentedJSON(value any) []byte {

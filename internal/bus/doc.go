@@ -68,6 +68,10 @@
 //	identity authority enrol         who a site is to others, and how it becomes that
 //	credentials permissions          who an agent is to its site, and what it may do
 //	server agentserver keeper        the site process: NATS for agents, presence
+//	peerserver link links dial       the site process: NATS for other sites, and the links to them
+//	publisher index session pace     the site process: what other sites subscribe to
+//	mirrors mirror viewwriter        the site process: the copies of other sites' state
+//	wire relay linkboard             what crosses links; requests; links' states
 //	connection store feed watch      an agent's connection; state and how it is followed
 //	subscription view wanted         an agent's half of other sites' state
 //	service presence                 requests; registration

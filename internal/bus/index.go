@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"context"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ type index struct {
 	epoch    uint64 // of the bucket; 0 until the state at the start has been read
 	ready    chan struct{}
 	sessions map[*session]struct{}
+	grown    chan struct{} // closed and replaced at every change, where somebody awaits one
 }
 
 type item struct {
@@ -34,9 +36,34 @@ func (x *index) change(c change) {
 	defer x.mu.Unlock()
 	x.items[c.key] = &item{revision: c.revision, time: c.time, value: c.value, deleted: c.deleted}
 	x.revision = max(x.revision, c.revision)
+	if x.grown != nil {
+		close(x.grown)
+		x.grown = nil
+	}
 	for s := range x.sessions {
 		if s.wants(c.key) {
 			s.mark(c.key, c.revision)
+		}
+	}
+}
+
+// await waits until the index has come to a revision, or ctx ends.
+func (x *index) await(ctx context.Context, revision uint64) {
+	for {
+		x.mu.Lock()
+		if x.revision >= revision {
+			x.mu.Unlock()
+			return
+		}
+		if x.grown == nil {
+			x.grown = make(chan struct{})
+		}
+		grown := x.grown
+		x.mu.Unlock()
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -25,6 +25,7 @@ type publisher struct {
 	log    *slog.Logger
 	life   context.Context
 	index  *index
+	store  *Store
 
 	mu       sync.Mutex
 	sessions map[string]*session // by peer
@@ -36,7 +37,8 @@ func newPublisher(life context.Context, config ServerConfig, log *slog.Logger) *
 
 // follow reads the published bucket.
 func (p *publisher) follow(s *Server) {
-	f := &feed{store: s.core.Published(), prefixes: []string{""}, tombstones: true, changed: p.index.change}
+	p.store = s.core.Published()
+	f := &feed{store: p.store, prefixes: []string{""}, tombstones: true, changed: p.index.change}
 	f.synchronised = func() { p.index.open(f.created) }
 	s.run(func() { f.run(p.life) })
 	s.run(func() {
@@ -114,6 +116,7 @@ func (p *publisher) start(peer string) {
 	}
 	s.started = true
 	go func() {
+		p.catchUp()
 		s.serve(p.life)
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -121,6 +124,18 @@ func (p *publisher) start(peer string) {
 			delete(p.sessions, peer)
 		}
 	}()
+}
+
+// catchUp waits until the index has what was acknowledged before the session began, so that whoever subscribes after a
+// write sees it in the state at the beginning.
+func (p *publisher) catchUp() {
+	ctx, cancel := context.WithTimeout(p.life, requestPatience)
+	defer cancel()
+	stream, err := p.store.c.js.Stream(ctx, p.store.stream())
+	if err != nil {
+		return // the server is closing, or the state follows when it recovers
+	}
+	p.index.await(ctx, stream.CachedInfo().State.LastSeq)
 }
 
 func (p *publisher) credit(peer string, data []byte, closes bool) error {

@@ -72,21 +72,23 @@ const (
 	// maximumPayload bounds one message, and so one value, in bytes.
 	maximumPayload = 8 << 20
 	startPatience  = 20 * time.Second
+	startPoll      = 100 * time.Millisecond
 )
 
 // Server is one site's message bus: a NATS server with JetStream (domain = site, every write synced) for the site's
 // agents, another without JetStream for other sites, and between them the code that carries subscriptions and requests.
 type Server struct {
-	config ServerConfig
-	log    *slog.Logger
-	mint   *mint
-	agents *server.Server
-	nc     *nats.Conn // in-process connection to agents, as the site itself
-	core   *Connection
-	links  *links
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
-	once   sync.Once
+	config  ServerConfig
+	log     *slog.Logger
+	mint    *mint
+	agents  *server.Server
+	nc      *nats.Conn // in-process connection to agents, as the site itself
+	core    *Connection
+	links   *links
+	mirrors *mirrors
+	cancel  context.CancelFunc
+	tasks   sync.WaitGroup
+	once    sync.Once
 }
 
 // StartServer starts a site's server and returns when agents can connect. The server runs until Close; ctx bounds the
@@ -186,16 +188,16 @@ func (s *Server) startLinks(ctx, life context.Context) error {
 	publisher := newPublisher(life, s.config, s.log)
 	publisher.follow(s)
 	relay := newRelay(life, s.config, s.links, s.nc)
-	mirrors := newMirrors(life, s, s.links)
+	s.mirrors = newMirrors(life, s, s.links)
 	board := newLinkBoard(s)
 	s.links.observe = board.tell
 	s.links.serve = func(t *trunk, way func(string) *link) error {
-		return errors.Join(relay.serve(t), publisher.serve(t, way), mirrors.serve(t))
+		return errors.Join(relay.serve(t), publisher.serve(t, way), s.mirrors.serve(t))
 	}
 	if err := board.start(ctx, life); err != nil {
 		return err
 	}
-	if err := mirrors.start(ctx); err != nil {
+	if err := s.mirrors.start(ctx); err != nil {
 		return err
 	}
 	if err := relay.start(); err != nil {

@@ -75,13 +75,14 @@ func (c *Connection) Serve(service string, handler func(ctx context.Context, req
 	return nil
 }
 
-// Unserve ends what Serve began; requests in hand are still answered.
+// Unserve ends what Serve began; requests that have arrived are still answered.
 func (c *Connection) Unserve(service string) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if sub := c.services[service]; sub != nil {
-		delete(c.services, service)
-		_ = sub.Unsubscribe() // fails only on a closed connection, which has none
+	sub := c.services[service]
+	delete(c.services, service)
+	c.mu.Unlock()
+	if sub != nil && sub.Drain() == nil { // fails only on a closed connection, which has no subscriptions
+		_ = c.nc.FlushTimeout(requestPatience) // without a server there is nobody to tell
 	}
 }
 

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
+	"os"
 	"testing"
 	"time"
 )
@@ -21,7 +21,10 @@ func testContext(t testing.TB) context.Context {
 }
 
 func quiet() *slog.Logger {
-	return slog.New(slog.NewTextHandler(io.Discard, nil))
+	if os.Getenv("BUS_TEST_LOG") != "" {
+		return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	return slog.New(slog.DiscardHandler)
 }
 
 // freeAddress is a loopback address that nothing listens on at this moment.

@@ -143,7 +143,7 @@ func TestSlowWatcherGetsLastValues(t *testing.T) {
 	s := c.Local("slow")
 	events := must(s.Watch(ctx, ""))(t)
 	collect(t, events)
-	for i := range 200 {
+	for i := range 50 {
 		must(s.Put(ctx, "k", []byte(keyf("%d", i))))(t)
 	}
 	must(s.Put(ctx, "end", nil))(t)

@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -87,8 +88,15 @@ func (c *Connection) watchView(ctx context.Context, site, prefix string) <-chan 
 			q.add(viewEvent(ch, site, key))
 			return
 		}
-		whole = whole || !ch.deleted
-		tell()
+		var at cursor
+		switch {
+		case ch.deleted || json.Unmarshal(ch.value, &at) != nil:
+		case at.Refused != "":
+			q.add(Event{Kind: Refused, Site: site, Value: []byte(at.Refused)})
+		default:
+			whole = true
+			tell()
+		}
 	}
 	return q.serve(ctx, c, f.run)
 }

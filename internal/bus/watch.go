@@ -16,6 +16,9 @@ const (
 	Delete
 	// Synchronised tells, once, that the state at the beginning has been told.
 	Synchronised
+	// Refused tells that the other site does not let this one read the prefix; Value is its reason. Nothing else comes
+	// unless the other site changes its mind.
+	Refused
 )
 
 // String names the kind.
@@ -27,6 +30,8 @@ func (k EventKind) String() string {
 		return "delete"
 	case Synchronised:
 		return "synchronised"
+	case Refused:
+		return "refused"
 	}
 	return "invalid"
 }
@@ -36,7 +41,7 @@ type Event struct {
 	Kind EventKind
 	// Site is whose state it is.
 	Site string
-	// Key and Value are as published; both empty with Synchronised, Value empty with Delete.
+	// Key and Value are as published. Synchronised and Refused have no key, Delete and Synchronised no value.
 	Key   string
 	Value []byte
 	// Revision is the publisher's.
@@ -90,7 +95,10 @@ func newEventQueue() *eventQueue {
 }
 
 func (q *eventQueue) add(e Event) {
-	at := eventKey{e.Site, e.Key} // Synchronised is the only event without a key
+	at := eventKey{e.Site, e.Key}
+	if e.Key == "" { // about the whole
+		at.key = "." + e.Kind.String()
+	}
 	q.mu.Lock()
 	if _, waiting := q.events[at]; !waiting {
 		q.order = append(q.order, at)
