@@ -1,14 +1,23 @@
 package lab
 
 import (
+	"cmp"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/switchboard-project/switchboard/internal/bus"
 )
 
 // forwarderName is that of each site's only forwarder.
 const forwarderName = "f1"
+
+// busPort is where other sites reach a site's bus, on its control address.
+const busPort = 7400
 
 // configure writes every process's files and says what shall run.
 func (s state) configure(p *plan) ([]process, error) {
@@ -27,6 +36,27 @@ func (s state) configure(p *plan) ([]process, error) {
 		Name: "underlay", Namespace: p.underlayNamespace(),
 		Arguments: []string{programs["switchboard-underlay"], "--config", s.underlayFile(), "--status", s.underlayStatus()},
 	}}
+	authority, err := bus.NewAuthority(s.path("authority"))
+	if err != nil {
+		return nil, err
+	}
+	for _, site := range p.SitePlans {
+		if _, err := authority.EnrolSite(site.Name, s.sitePath(site.Name, "identity")); err != nil {
+			return nil, err
+		}
+		two, err := s.configureSite(p, site, programs)
+		if err != nil {
+			return nil, err
+		}
+		processes = append(processes, two...)
+	}
+	for _, vnf := range p.VNFs {
+		one, err := s.configureVNF(p, vnf, programs)
+		if err != nil {
+			return nil, err
+		}
+		processes = append(processes, one)
+	}
 	for _, server := range p.machines() {
 		if server.HTTP != 0 {
 			processes = append(processes, process{
@@ -36,6 +66,95 @@ func (s state) configure(p *plan) ([]process, error) {
 		}
 	}
 	return processes, nil
+}
+
+// configureSite writes a site's file and returns its process and its forwarder's.
+func (s state) configureSite(p *plan, site sitePlan, programs map[string]string) ([]process, error) {
+	file := s.sitePath(site.Name, "site.yaml")
+	if err := writeYAML(file, s.siteFile(p, site)); err != nil {
+		return nil, err
+	}
+	credentials := s.credentials(site.Name, "forwarder."+forwarderName)
+	return []process{
+		{
+			Name: "site-" + site.Name, Namespace: site.Namespace,
+			Arguments: []string{programs["switchboard"], "site", "--config", file},
+		},
+		{
+			Name: "forwarder-" + site.Name, Namespace: site.Namespace,
+			Arguments: []string{
+				programs["switchboard-forwarder"], "--site", site.Name, "--name", forwarderName, "--bus", agentsURL,
+				"--credentials", credentials, "--state-directory", s.sitePath(site.Name, "forwarder-"+forwarderName),
+			},
+			WaitFor: []string{credentials},
+		},
+	}, nil
+}
+
+// agentsURL is where a site's agents reach its bus, each in its own namespace.
+const agentsURL = "nats://127.0.0.1:4222"
+
+// siteFile is the configuration of `switchboard site`.
+func (s state) siteFile(p *plan, site sitePlan) any {
+	peers := []map[string]any{}
+	for _, other := range p.SitePlans {
+		if other.Name != site.Name {
+			peers = append(peers, map[string]any{"site": other.Name, "address": busAddress(other)})
+		}
+	}
+	interfaces := []map[string]any{}
+	for _, segment := range p.Segments {
+		if segment.Site == site.Name {
+			interfaces = append(interfaces, map[string]any{"name": segment.Interface, "forwarder": forwarderName})
+		}
+	}
+	return map[string]any{
+		"site": site.Name, "globalSite": p.GlobalSite,
+		"bus": map[string]any{
+			"listen": busAddress(site), "agents": "127.0.0.1:4222", "peers": peers,
+			"store": s.sitePath(site.Name, "store"), "identity": s.sitePath(site.Name, "identity"),
+		},
+		"forwarders": []map[string]any{{
+			"name": forwarderName, "tunnelAddress": site.Tunnel.String(), "interface": WANInterface, "mtu": p.MTU,
+		}},
+		"edgeInterfaces": interfaces,
+		"vnf":            map[string]any{"namespacePrefix": Prefix(p.Name)},
+	}
+}
+
+// configureVNF writes a VNF controller's file and returns its process, at the site that the catalogue entry names or
+// else the global one.
+func (s state) configureVNF(p *plan, vnf VNF, programs map[string]string) (process, error) {
+	site := p.site(cmp.Or(vnf.ControllerSite, p.GlobalSite))
+	file := s.path("vnf", vnf.Name+".yaml")
+	credentials := s.credentials(site.Name, "service.default")
+	err := writeYAML(file, map[string]any{"globalSite": p.GlobalSite, "credentials": credentials})
+	return process{
+		Name: "vnf-" + vnf.Name, Namespace: site.Namespace,
+		Arguments: []string{programs["switchboard"], "vnf", vnf.Name, "--config", file},
+		WaitFor:   []string{credentials},
+	}, err
+}
+
+func busAddress(site sitePlan) string {
+	return netip.AddrPortFrom(site.Control.Addr(), busPort).String()
+}
+
+func (s state) sitePath(site string, parts ...string) string {
+	return s.path(append([]string{"sites", site}, parts...)...)
+}
+
+// credentials is the file in which a site's process lets an agent in.
+func (s state) credentials(site, agent string) string {
+	return s.sitePath(site, "store", "credentials", agent+".json")
+}
+
+func writeYAML(path string, value any) error {
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return writeFile(path, text, 0o644)
 }
 
 // findPrograms finds this program and others beside it, else in PATH.

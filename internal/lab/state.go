@@ -82,9 +82,8 @@ func (s state) apiSocket() string      { return s.path("api.sock") }
 func (s state) apiFile() string        { return s.path("api") }
 func (s state) supervisorLock() string { return s.path("supervisor.lock") }
 
-func (s state) siteDirectory(site string) string { return s.path("sites", site) }
-func (s state) log(process string) string        { return s.path("logs", process+".log") }
-func (s state) record(process string) string     { return s.path("run", process+".json") }
+func (s state) log(process string) string    { return s.path("logs", process+".log") }
+func (s state) record(process string) string { return s.path("run", process+".json") }
 
 // lock makes the directory and holds it alone until the returned function is called or the process ends.
 func (s state) lock() (func(), error) {
