@@ -5,6 +5,7 @@
 mod arguments;
 mod check;
 mod files;
+mod progress;
 mod solve;
 
 use std::process::ExitCode;
@@ -15,9 +16,10 @@ const USAGE: &str = "\
 switchboard-te: routes, plans and checks wide-area service chains
 
   solve    --model FILE --algorithm lp|dp|one-hop|dp-latency|anycast|compute-aware
-           --objective throughput|scale|latency [-o FILE]
+           --objective throughput|scale|latency [--gap 1e-4] [--time-limit 60] [--threads N] [-o FILE]
   check    --model FILE --result FILE
 
+-q silences progress; Ctrl-C ends a solve with its best certified answer.
 FILE may be - for standard input or output. Exit codes: 0 solved, 1 check failed, 2 bad input, 3 infeasible.
 ";
 

@@ -7,12 +7,16 @@
 pub mod check;
 pub mod constrained;
 pub mod error;
+pub mod generate;
 pub mod heuristic;
+pub mod import;
 pub mod instance;
 pub mod json;
 pub mod kernel;
+pub mod lp;
 pub mod model;
 pub mod network;
+pub mod random;
 pub mod result;
 pub mod solution;
 pub mod tables;

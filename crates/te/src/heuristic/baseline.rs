@@ -73,6 +73,10 @@ pub fn fill(instance: &Instance, heuristic: Heuristic, objective: Objective) -> 
                 });
                 left -= share;
             }
+            // ONEHOP sees a full last link only when it is too late to choose otherwise.
+            if share <= 0.0 && heuristic == Heuristic::OneHop {
+                break;
+            }
             let again = matches!(heuristic, Heuristic::ComputeAware | Heuristic::OneHop);
             match limit {
                 Some(row) if again && (heuristic == Heuristic::OneHop || row >= instance.links) => {

@@ -1,0 +1,112 @@
+//! Backbones from the formats in which the world's data comes: nodes, links and, where given, demands.
+//!
+//! What a file leaves out is not invented: a link without a stated capacity is an error unless the caller gives
+//! one, and a link without coordinates at its ends needs a stated latency.
+
+mod repetita;
+
+use crate::error::InputError;
+use crate::model::{Chain, Ends, KM_PER_MS, Limits, Link, Model, Node, Routing, great_circle_km};
+pub use repetita::{repetita, repetita_demands};
+
+/// What to assume where a file is silent.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Defaults {
+    /// Bandwidth of links that state none, Mbit/s.
+    pub bandwidth_mbps: Option<f64>,
+    /// Latency of links that state none and lack coordinates, ms.
+    pub latency_ms: Option<f64>,
+}
+
+/// Demand between two nodes, by index, Mbit/s.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Traffic {
+    /// Index of the node it comes from.
+    pub from: usize,
+    /// Index of the node it goes to.
+    pub to: usize,
+    /// Mbit/s.
+    pub mbps: f64,
+}
+
+/// A model of nodes and links alone.
+fn backbone(nodes: Vec<Node>, links: Vec<Link>) -> Model {
+    Model {
+        nodes,
+        links,
+        max_link_utilization: 1.0,
+        routing: Routing::ShortestPath,
+        sites: Vec::new(),
+        vnfs: Vec::new(),
+        customers: Default::default(),
+        chains: Vec::new(),
+    }
+}
+
+/// Demands as chains without VNFs, so that an imported matrix can be solved and checked as it is.
+pub fn add_demands(model: &mut Model, demands: &[Traffic]) {
+    let first = model.chains.len();
+    model.chains.extend(
+        demands
+            .iter()
+            .filter(|d| d.mbps > 0.0 && d.from != d.to)
+            .enumerate()
+            .map(|(i, demand)| Chain {
+                id: format!("demand-{}", first + i),
+                customer: None,
+                ingress: Ends::Any(vec![demand.from]),
+                egress: Ends::Any(vec![demand.to]),
+                vnfs: Vec::new(),
+                forward_mbps: vec![demand.mbps],
+                reverse_mbps: vec![0.0],
+                priority: 1.0,
+                minimum_share: None,
+                survive_share: None,
+                limits: Limits::default(),
+            }),
+    );
+}
+
+/// Latency of a link by its ends' coordinates, else the default, else an error at `place`.
+fn latency(a: &Node, b: &Node, defaults: &Defaults, place: &str) -> Result<f64, InputError> {
+    use crate::error::Reason;
+    match (a.coordinates, b.coordinates, defaults.latency_ms) {
+        (Some(a), Some(b), _) => Ok(great_circle_km(a, b) / KM_PER_MS),
+        (_, _, Some(latency)) => Ok(latency),
+        _ => {
+            let bare = if a.coordinates.is_none() {
+                &a.id
+            } else {
+                &b.id
+            };
+            let message = format!(
+                "node '{bare}' has no coordinates to compute a latency from; give --default-latency"
+            );
+            Err(InputError::new(place, Reason::MissingField, message))
+        }
+    }
+}
+
+/// Makes identifiers unique: repeated ones get their position added.
+fn unique(ids: Vec<String>) -> Vec<String> {
+    let mut seen: std::collections::HashMap<&str, usize> = std::collections::HashMap::new();
+    for id in &ids {
+        *seen.entry(id).or_default() += 1;
+    }
+    let repeated: Vec<bool> = ids.iter().map(|id| seen[id.as_str()] > 1).collect();
+    let mut taken: std::collections::HashSet<String> = std::collections::HashSet::new();
+    ids.iter()
+        .enumerate()
+        .map(|(i, id)| {
+            let mut name = if repeated[i] {
+                format!("{id}#{i}")
+            } else {
+                id.clone()
+            };
+            while !taken.insert(name.clone()) {
+                name.push('#');
+            }
+            name
+        })
+        .collect()
+}

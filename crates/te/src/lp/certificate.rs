@@ -1,0 +1,151 @@
+//! The proof: a bound from any prices by one sweep of the dynamic program (Lagrangian duality).
+//!
+//! For row prices π ≥ 0 (by row, for its whole capacity), with m_c(π) the cheapest route of commodity c under its own
+//! cost plus π:
+//!
+//! * scale, where t = 1/α is minimised: t ≥ Σ_c m_c(π) / Σ_r π_r;
+//! * latency: value ≥ Σ_c m_c(π) − Σ_r π_r;
+//! * throughput: value ≤ Σ_c max(0, worth_c − m_c(π)) + Σ_r π_r, mandatory commodities without the max.
+//!
+//! It holds for every π, so it does not matter where π came from or how inexact the master was.
+
+use crate::instance::Instance;
+use crate::kernel::{Scratch, cheapest};
+use crate::lp::columns::Costing;
+use crate::solution::Objective;
+use crate::tables::{IMPOSSIBLE, Tables};
+
+/// What a sweep found for one commodity that can be improved.
+pub struct Candidate {
+    /// The commodity.
+    pub commodity: usize,
+    /// Its cheapest route.
+    pub route: crate::instance::Route,
+}
+
+/// Result of a sweep.
+pub struct Sweep {
+    /// Lower bound on the minimised value in the solver's unit.
+    pub bound: f64,
+    /// Routes that cost less than the commodity's current price.
+    pub candidates: Vec<Candidate>,
+    /// A commodity without any possible route.
+    pub stuck: Option<usize>,
+}
+
+/// Prices of whole capacities as prices of units of load.
+pub fn unit_prices(instance: &Instance, price: &[f64]) -> Vec<f64> {
+    price
+        .iter()
+        .zip(&instance.capacity)
+        .map(|(&p, &c)| if c > 0.0 { p / c } else { 0.0 })
+        .collect()
+}
+
+/// Weight of latency in the tables, so that their costs are in the solver's unit.
+pub fn latency_weight(costing: &Costing) -> f64 {
+    if costing.objective == Objective::Latency {
+        1.0 / costing.unit
+    } else {
+        0.0
+    }
+}
+
+/// Sweeps all commodities under `price`. `current` gives each commodity's present marginal cost; only routes that
+/// are cheaper by more than `threshold` become candidates.
+pub fn sweep(
+    instance: &Instance,
+    costing: &Costing,
+    price: &[f64],
+    current: &[f64],
+    threshold: f64,
+    threads: usize,
+) -> Sweep {
+    let tables = Tables::new(
+        instance,
+        &unit_prices(instance, price),
+        latency_weight(costing),
+    );
+    let count = instance.commodities.len();
+    let share = count.div_ceil(threads.max(1)).max(1);
+    let part = |first: usize| {
+        sweep_part(
+            instance,
+            costing,
+            &tables,
+            current,
+            threshold,
+            first..(first + share).min(count),
+        )
+    };
+    let parts: Vec<Sweep> = if threads <= 1 || count < 2000 {
+        (0..count).step_by(share).map(part).collect()
+    } else {
+        std::thread::scope(|scope| {
+            let part = &part;
+            let handles: Vec<_> = (0..count)
+                .step_by(share)
+                .map(|first| scope.spawn(move || part(first)))
+                .collect();
+            handles
+                .into_iter()
+                .map(|h| h.join().expect("a sweep does not panic"))
+                .collect()
+        })
+    };
+    let total: f64 = price.iter().sum();
+    let mut sum = Sweep {
+        bound: 0.0,
+        candidates: Vec::new(),
+        stuck: None,
+    };
+    for part in parts {
+        sum.bound += part.bound;
+        sum.candidates.extend(part.candidates);
+        sum.stuck = sum.stuck.or(part.stuck);
+    }
+    sum.bound = if costing.objective == Objective::Scale {
+        if total > 0.0 { sum.bound / total } else { 0.0 }
+    } else {
+        sum.bound - total
+    };
+    sum
+}
+
+fn sweep_part(
+    instance: &Instance,
+    costing: &Costing,
+    tables: &Tables,
+    current: &[f64],
+    threshold: f64,
+    range: std::ops::Range<usize>,
+) -> Sweep {
+    let mut scratch = Scratch::default();
+    let mut result = Sweep {
+        bound: 0.0,
+        candidates: Vec::new(),
+        stuck: None,
+    };
+    for index in range {
+        let commodity = &instance.commodities[index];
+        let mut cost = cheapest(instance, tables, commodity, &mut scratch);
+        let optional = costing.objective == Objective::Throughput && !commodity.mandatory;
+        if cost >= IMPOSSIBLE {
+            if !optional {
+                result.stuck = Some(index);
+            }
+            continue;
+        }
+        if costing.objective == Objective::Throughput {
+            cost -= commodity.worth / costing.unit;
+        }
+        result.bound += if optional { cost.min(0.0) } else { cost };
+        if cost < current[index] - threshold {
+            result.candidates.push(Candidate {
+                commodity: index,
+                route: scratch.route(),
+            });
+        }
+    }
+    result
+}

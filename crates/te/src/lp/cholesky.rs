@@ -1,0 +1,186 @@
+//! Dense Cholesky factorisation, blocked so that the work is in matrix products.
+
+/// Columns of a panel.
+const BLOCK: usize = 96;
+
+/// A symmetric positive definite matrix, factorised in place as L·Lᵀ. Row-major; only the lower triangle is used.
+#[derive(Debug, Default)]
+pub struct Cholesky {
+    order: usize,
+    entries: Vec<f64>,
+}
+
+impl Cholesky {
+    /// A zero matrix of the given order, reusing the memory.
+    pub fn clear(&mut self, order: usize) {
+        self.order = order;
+        self.entries.clear();
+        self.entries.resize(order * order, 0.0);
+    }
+
+    /// The row's entries up to the diagonal and beyond.
+    #[inline]
+    pub fn row_mut(&mut self, row: usize) -> &mut [f64] {
+        &mut self.entries[row * self.order..(row + 1) * self.order]
+    }
+
+    /// Adds to a diagonal entry.
+    pub fn add_diagonal(&mut self, row: usize, value: f64) {
+        self.entries[row * self.order + row] += value;
+    }
+
+    /// Factorises. A pivot that rounding made too small is replaced by one so large that its unknown becomes zero.
+    pub fn factorise(&mut self) {
+        let n = self.order;
+        let largest = (0..n).map(|i| self.entries[i * n + i]).fold(0.0, f64::max);
+        for first in (0..n).step_by(BLOCK) {
+            let width = BLOCK.min(n - first);
+            self.factorise_diagonal(first, width, largest);
+            let below = first + width;
+            if below < n {
+                self.solve_panel(first, width);
+                self.update(first, width, below);
+            }
+        }
+    }
+
+    fn factorise_diagonal(&mut self, first: usize, width: usize, largest: f64) {
+        let n = self.order;
+        for j in first..first + width {
+            let original = self.entries[j * n + j];
+            let row_j = &self.entries[j * n + first..j * n + j];
+            let pivot = original - row_j.iter().map(|l| l * l).sum::<f64>();
+            let pivot = if pivot > 1e-30 * largest && pivot > 1e-15 * original {
+                pivot.sqrt()
+            } else {
+                1e64
+            };
+            self.entries[j * n + j] = pivot;
+            for i in j + 1..first + width {
+                let (head, tail) = self.entries.split_at(i * n);
+                let dot: f64 = head[j * n + first..j * n + j]
+                    .iter()
+                    .zip(&tail[first..j])
+                    .map(|(a, b)| a * b)
+                    .sum();
+                self.entries[i * n + j] = (self.entries[i * n + j] - dot) / pivot;
+            }
+        }
+    }
+
+    /// Rows below the diagonal block: X · L11ᵀ = A21.
+    fn solve_panel(&mut self, first: usize, width: usize) {
+        let n = self.order;
+        let mut diagonal = vec![0.0; width * width];
+        for i in 0..width {
+            diagonal[i * width..=i * width + i].copy_from_slice(
+                &self.entries[(first + i) * n + first..=(first + i) * n + first + i],
+            );
+        }
+        for row in first + width..n {
+            let x = &mut self.entries[row * n + first..row * n + first + width];
+            for j in 0..width {
+                let l = &diagonal[j * width..=j * width + j];
+                let dot: f64 = x[..j].iter().zip(l).map(|(a, b)| a * b).sum();
+                x[j] = (x[j] - dot) / l[j];
+            }
+        }
+    }
+
+    /// A22 −= L21 · L21ᵀ, block row by block row, lower triangle only.
+    fn update(&mut self, first: usize, width: usize, below: usize) {
+        let n = self.order;
+        let panel: Vec<f64> = (below..n)
+            .flat_map(|row| {
+                self.entries[row * n + first..row * n + first + width]
+                    .iter()
+                    .copied()
+            })
+            .collect();
+        const ROWS: usize = 2 * BLOCK;
+        for start in (below..n).step_by(ROWS) {
+            let rows = ROWS.min(n - start);
+            let columns = start + rows - below;
+            let target = &mut self.entries[start * n + below..];
+            let left = &panel[(start - below) * width..];
+            debug_assert!(left.len() >= rows * width && target.len() >= (rows - 1) * n + columns);
+            // SAFETY: `left` holds rows × width entries, `panel` at least columns × width, and `target` covers
+            // rows of stride n with columns entries each; the panel is a copy, so nothing overlaps.
+            unsafe {
+                matrixmultiply::dgemm(
+                    rows,
+                    width,
+                    columns,
+                    -1.0,
+                    left.as_ptr(),
+                    width as isize,
+                    1,
+                    panel.as_ptr(),
+                    1,
+                    width as isize,
+                    1.0,
+                    target.as_mut_ptr(),
+                    n as isize,
+                    1,
+                );
+            }
+        }
+    }
+
+    /// Solves L·Lᵀ x = b in place.
+    pub fn solve(&self, b: &mut [f64]) {
+        let n = self.order;
+        for i in 0..n {
+            let row = &self.entries[i * n..i * n + i];
+            let dot: f64 = row.iter().zip(&b[..i]).map(|(l, x)| l * x).sum();
+            b[i] = (b[i] - dot) / self.entries[i * n + i];
+        }
+        for i in (0..n).rev() {
+            b[i] /= self.entries[i * n + i];
+            let (x, row) = (b[i], &self.entries[i * n..i * n + i]);
+            for (entry, l) in b[..i].iter_mut().zip(row) {
+                *entry -= l * x;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn solves_random_systems_of_orders_around_the_block_size() {
+        let mut random = Random::new(7);
+        for n in [1, 2, 17, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5] {
+            let factor: Vec<f64> = (0..n * n).map(|_| random.between(-1.0, 1.0)).collect();
+            let entry = |i: usize, j: usize| {
+                (0..n)
+                    .map(|k| factor[i * n + k] * factor[j * n + k])
+                    .sum::<f64>()
+                    + if i == j { 1.0 } else { 0.0 }
+            };
+            let solution: Vec<f64> = (0..n).map(|_| random.between(-1.0, 1.0)).collect();
+            let mut matrix = Cholesky::default();
+            matrix.clear(n);
+            let mut b = vec![0.0; n];
+            for i in 0..n {
+                for j in 0..n {
+                    b[i] += entry(i, j) * solution[j];
+                    if j <= i {
+                        matrix.row_mut(i)[j] = entry(i, j);
+                    }
+                }
+            }
+            matrix.factorise();
+            matrix.solve(&mut b);
+            let worst = b
+                .iter()
+                .zip(&solution)
+                .map(|(a, b)| (a - b).abs())
+                .fold(0.0, f64::max);
+            assert!(worst < 1e-8, "order {n}: off by {worst}");
+        }
+    }
+}

@@ -1,0 +1,539 @@
+//! The rounds of column generation.
+
+use super::certificate::{Sweep, sweep};
+use super::columns::{Columns, Costing};
+use super::frank_wolfe::{FrankWolfe, Potential};
+use super::master::Restricted;
+use super::{Clock, Monitor, Options, Progress, outcome};
+use crate::error::Infeasible;
+use crate::instance::Instance;
+use crate::model::Model;
+use crate::solution::{Objective, Solution, Status, relative_gap, value};
+
+/// Utilisation above one that counts as rounding.
+const ROUNDING: f64 = 2e-7;
+
+/// Most rounds.
+const ROUNDS: usize = 200;
+
+struct Solver<'a> {
+    instance: &'a Instance,
+    costing: Costing,
+    options: &'a Options,
+    monitor: &'a Monitor<'a>,
+    clock: &'a Clock,
+    columns: Columns,
+    restricted: Restricted,
+    /// Best routing so far: shares of columns and minimised value.
+    best: Vec<f64>,
+    value: f64,
+    /// Best bound so far, and the prices that prove it.
+    bound: f64,
+    proof: Vec<f64>,
+    /// A routing with room on every row, and its largest utilisation; none under scale.
+    interior: Option<(Vec<f64>, f64)>,
+    stuck: Option<usize>,
+}
+
+/// Solves an instance to a certified gap.
+///
+/// # Errors
+/// A chain without a route, or demands that provably do not fit.
+pub fn solve(
+    model: &Model,
+    instance: &Instance,
+    objective: Objective,
+    options: &Options,
+    monitor: &Monitor<'_>,
+) -> Result<Solution, Infeasible> {
+    let clock = Clock::new(options.time_limit);
+    let mut solver = Solver::new(instance, objective, options, monitor, &clock);
+    if objective == Objective::Scale {
+        solver.warm_start();
+    } else {
+        solver.find_interior(model)?;
+    }
+    if let Some(commodity) = solver.stuck {
+        return Err(outcome::stuck(model, instance, commodity));
+    }
+    solver.rounds(|s| s.gap() <= options.gap);
+    Ok(solver.finish())
+}
+
+impl<'a> Solver<'a> {
+    fn new(
+        instance: &'a Instance,
+        objective: Objective,
+        options: &'a Options,
+        monitor: &'a Monitor<'a>,
+        clock: &'a Clock,
+    ) -> Self {
+        let unit = match objective {
+            Objective::Scale => 1.0,
+            Objective::Throughput => instance.commodities.iter().map(|c| c.worth).sum(),
+            Objective::Latency => least_latency(instance),
+        };
+        Solver {
+            instance,
+            costing: Costing {
+                objective,
+                unit: if unit > 0.0 { unit } else { 1.0 },
+            },
+            options,
+            monitor,
+            clock,
+            columns: Columns::new(instance),
+            restricted: Restricted::new(instance),
+            best: Vec::new(),
+            value: f64::INFINITY,
+            bound: if objective == Objective::Throughput {
+                -1.0
+            } else {
+                0.0
+            },
+            proof: vec![0.0; instance.rows()],
+            interior: None,
+            stuck: None,
+        }
+    }
+
+    fn is_scale(&self) -> bool {
+        self.costing.objective == Objective::Scale
+    }
+
+    fn gap(&self) -> f64 {
+        let objective = self.costing.objective;
+        let (value, bound) = (self.in_objective(self.value), self.in_objective(self.bound));
+        if !value.is_finite() || !bound.is_finite() {
+            f64::INFINITY
+        } else {
+            relative_gap(objective, value, bound)
+        }
+    }
+
+    fn in_objective(&self, minimised: f64) -> f64 {
+        outcome::to_objective(self.costing.objective, self.costing.unit, minimised)
+    }
+
+    fn should_stop(&self) -> bool {
+        self.clock.is_up() || self.monitor.interrupted()
+    }
+
+    fn report(&self) {
+        if let Some(report) = self.monitor.report {
+            report(&Progress {
+                elapsed: self.clock.start.elapsed(),
+                value: self.in_objective(self.value),
+                bound: self.in_objective(self.bound),
+                gap: self.gap(),
+            });
+        }
+    }
+
+    /// Takes over a routing if it is better than the best; `utilization` by row.
+    fn offer(&mut self, x: &[f64], utilization: &[f64]) {
+        let most = utilization.iter().copied().fold(0.0, f64::max);
+        if self.is_scale() {
+            if most < self.value {
+                (self.value, self.best) = (most, x.to_vec());
+            }
+            return;
+        }
+        let cost = |x: &[f64]| {
+            x.iter()
+                .zip(&self.columns.cost)
+                .map(|(x, c)| x * c)
+                .sum::<f64>()
+        };
+        if most <= 1.0 + ROUNDING {
+            let value = cost(x);
+            if value < self.value {
+                (self.value, self.best) = (value, x.to_vec());
+            }
+            return;
+        }
+        // Step back toward the interior until every row holds.
+        let Some((interior, room)) = &self.interior else {
+            return;
+        };
+        if *room >= 1.0 - ROUNDING {
+            return;
+        }
+        let step = (most - 1.0) / (most - room);
+        let mixed: Vec<f64> = (0..self.columns.len())
+            .map(|c| {
+                (1.0 - step) * x.get(c).unwrap_or(&0.0) + step * interior.get(c).unwrap_or(&0.0)
+            })
+            .collect();
+        let value = cost(&mixed);
+        if value < self.value {
+            (self.value, self.best) = (value, mixed);
+        }
+    }
+
+    /// Proves a bound from prices and puts routes that beat `marginal` into the pool. Returns how many are new.
+    fn price_out(&mut self, price: &[f64], marginal: &[f64], threshold: f64) -> usize {
+        let Sweep {
+            bound,
+            candidates,
+            stuck,
+        } = sweep(
+            self.instance,
+            &self.costing,
+            price,
+            marginal,
+            threshold,
+            self.options.threads,
+        );
+        if let Some(commodity) = stuck {
+            self.stuck = Some(commodity);
+            return 0;
+        }
+        if bound > self.bound {
+            self.bound = bound;
+            self.proof = price.to_vec();
+        }
+        let mut new = 0;
+        for candidate in candidates {
+            new += usize::from(
+                self.columns
+                    .add(
+                        self.instance,
+                        &self.costing,
+                        candidate.commodity,
+                        &candidate.route,
+                    )
+                    .1,
+            );
+        }
+        new
+    }
+
+    /// Frank–Wolfe from nothing, under scale.
+    fn warm_start(&mut self) {
+        let mut walk = FrankWolfe::new(self.instance, self.costing);
+        self.stuck = walk.start(
+            &mut self.columns,
+            &Potential {
+                steepness: 15.0,
+                limit: 1.0,
+                slope: 1.0,
+            },
+        );
+        if self.stuck.is_some() {
+            return;
+        }
+        let none = vec![f64::NEG_INFINITY; self.instance.commodities.len()];
+        let (sweeps, mut steepness) = (sweeps(self.instance), 30.0);
+        for _ in 0..sweeps {
+            walk.sweep(
+                &mut self.columns,
+                &Potential {
+                    steepness,
+                    limit: 1.0,
+                    slope: 1.0,
+                },
+            );
+            steepness = (steepness * 1.5f64).min(400.0);
+            if self.should_stop() {
+                break;
+            }
+        }
+        self.offer(&walk.x, &walk.utilization);
+        let price = normalised(&walk.price);
+        self.price_out(&price, &none, 0.0);
+        self.report();
+        self.adopt_rows(&walk.utilization, &price);
+        self.best = walk.x;
+    }
+
+    /// Rows that are near the limit or priced take part in the master.
+    fn adopt_rows(&mut self, utilization: &[f64], price: &[f64]) {
+        let limit = if self.is_scale() {
+            utilization.iter().copied().fold(0.0, f64::max)
+        } else {
+            1.0
+        };
+        let dearest = price.iter().copied().fold(0.0, f64::max);
+        for row in 0..self.instance.rows() {
+            if utilization[row] >= 0.92 * limit || price[row] > 1e-4 * dearest {
+                self.restricted.add_row(row);
+            }
+        }
+    }
+
+    /// For objectives with fixed demands: a routing that fits, or the proof that there is none; then a walk from it.
+    fn find_interior(&mut self, model: &Model) -> Result<(), Infeasible> {
+        let needed: Vec<usize> = (0..self.instance.commodities.len())
+            .filter(|&c| self.instance.commodities[c].mandatory)
+            .collect();
+        let mut shares: Vec<f64> = Vec::new();
+        if !needed.is_empty() {
+            let mut part = self.instance.clone();
+            part.commodities = needed
+                .iter()
+                .map(|&c| self.instance.commodities[c].clone())
+                .collect();
+            let mut scale = Solver::new(
+                &part,
+                Objective::Scale,
+                self.options,
+                self.monitor,
+                self.clock,
+            );
+            scale.monitor = &QUIET;
+            scale.warm_start();
+            if let Some(commodity) = scale.stuck {
+                return Err(outcome::stuck(model, &part, commodity));
+            }
+            scale.rounds(|s| s.value < 0.999 || s.bound > 1.0 + 1e-9 || s.gap() < 1e-8);
+            if scale.bound > 1.0 + 1e-9 || scale.value > 1.0 + ROUNDING {
+                return Err(outcome::overloaded(
+                    model,
+                    &part,
+                    &scale.proof,
+                    scale.bound.max(scale.value.min(scale.bound)),
+                ));
+            }
+            for flow in outcome::flows(&part, &scale.columns, &scale.best) {
+                let commodity = needed[flow.commodity];
+                let (column, _) =
+                    self.columns
+                        .add(self.instance, &self.costing, commodity, &flow.route);
+                shares.resize(self.columns.len(), 0.0);
+                shares[column] = flow.fraction;
+            }
+        }
+        for commodity in 0..self.instance.commodities.len() {
+            if self.costing.objective == Objective::Throughput
+                && !self.instance.commodities[commodity].mandatory
+            {
+                let column = self.columns.add_uncarried(commodity);
+                shares.resize(self.columns.len(), 0.0);
+                shares[column] = 1.0;
+            }
+        }
+        let utilization = utilization(self.instance, &self.columns, &shares);
+        let room = utilization.iter().copied().fold(0.0, f64::max);
+        self.interior = Some((shares.clone(), room));
+        self.offer(&shares, &utilization);
+        self.walk_with_barrier();
+        Ok(())
+    }
+
+    fn walk_with_barrier(&mut self) {
+        let mut walk = FrankWolfe::new(self.instance, self.costing);
+        let mut potential = Potential {
+            steepness: 15.0,
+            limit: 1.0,
+            slope: 0.05,
+        };
+        self.stuck = walk.start(&mut self.columns, &potential);
+        if self.stuck.is_some() {
+            return;
+        }
+        for _ in 0..sweeps(self.instance) {
+            walk.sweep(&mut self.columns, &potential);
+            potential.steepness = (potential.steepness * 1.4).min(150.0);
+            if self.should_stop() {
+                break;
+            }
+        }
+        walk.x.resize(self.columns.len(), 0.0);
+        self.offer(&walk.x, &walk.utilization);
+        let none = vec![f64::NEG_INFINITY; self.instance.commodities.len()];
+        let price = walk.price.clone();
+        self.price_out(&price, &none, 0.0);
+        self.report();
+        self.adopt_rows(&walk.utilization, &price);
+    }
+
+    /// A start for the master with room on every row: the best routing, and under fixed capacities half way to the
+    /// interior.
+    fn start_point(&self) -> Vec<f64> {
+        let mut x = self.best.clone();
+        x.resize(self.columns.len(), 0.0);
+        if let Some((interior, room)) = &self.interior
+            && *room < 1.0
+        {
+            for (c, x) in x.iter_mut().enumerate() {
+                *x = 0.9 * *x + 0.1 * interior.get(c).unwrap_or(&0.0);
+            }
+        }
+        x
+    }
+
+    /// Rounds of master and pricing until `done`, or nothing is left to do.
+    fn rounds(&mut self, done: impl Fn(&Self) -> bool) {
+        let mut price = self.proof.clone();
+        let mut idle = 0;
+        for _ in 0..ROUNDS {
+            if done(self) || self.should_stop() || self.stuck.is_some() || idle > 3 {
+                return;
+            }
+            let unit = self.value.abs().max(1e-12);
+            let gap = (self.value - self.bound).min(unit).max(1e-13);
+            let tolerance = (0.1 * gap)
+                .max(0.05 * self.options.gap.max(1e-10) * unit)
+                .min(gap)
+                * 0.3f64.powi(idle);
+            let start = self.start_point();
+            let solved = self.restricted.solve(
+                &self.columns,
+                self.is_scale(),
+                &start,
+                &price,
+                |_| true,
+                gap,
+                tolerance,
+            );
+            let utilization = utilization(self.instance, &self.columns, &solved.x);
+            self.offer(&solved.x, &utilization);
+            let new_rows = self.add_tight_rows(&utilization);
+            let threshold = 1e-3 * solved.gap / self.instance.commodities.len() as f64;
+            let before = self.bound;
+            let mut new = self.price_out(&solved.price, &solved.marginal, threshold);
+            if !done(self) && before > f64::NEG_INFINITY {
+                let smooth: Vec<f64> = self
+                    .proof
+                    .iter()
+                    .zip(&solved.price)
+                    .map(|(a, b)| 0.5 * (a + b))
+                    .collect();
+                new += self.price_out(&smooth, &solved.marginal, threshold);
+            }
+            price = solved.price;
+            idle = if new == 0 && new_rows == 0 {
+                idle + 1
+            } else {
+                0
+            };
+            self.report();
+        }
+    }
+
+    /// Rows beyond what the master allowed, and nearly so, enter it. Returns how many entered.
+    fn add_tight_rows(&mut self, utilization: &[f64]) -> usize {
+        let limit = if self.is_scale() {
+            self.restricted
+                .rows
+                .iter()
+                .map(|&r| utilization[r as usize])
+                .fold(0.0, f64::max)
+        } else {
+            1.0
+        };
+        (0..utilization.len())
+            .filter(|&r| utilization[r] > 0.97 * limit && self.restricted.add_row(r))
+            .count()
+    }
+
+    /// Leaves out small shares while the proof still holds: an interior solution spreads a chain over more routes
+    /// than it needs, and each costs forwarding state.
+    fn thin_out(&mut self) {
+        let objective = self.costing.objective;
+        let before = self.gap();
+        for least in [0.1, 0.03, 0.01, 0.003, 0.001] {
+            let mut x = vec![0.0; self.columns.len()];
+            for commodity in 0..self.instance.commodities.len() {
+                let share = |c: usize| self.best.get(c).copied().unwrap_or(0.0);
+                let kept: f64 = self
+                    .columns
+                    .of(commodity)
+                    .map(share)
+                    .filter(|s| *s >= least)
+                    .sum();
+                for column in self.columns.of(commodity).filter(|&c| share(c) >= least) {
+                    x[column] = share(column) / kept;
+                }
+            }
+            let utilization = utilization(self.instance, &self.columns, &x);
+            let most = utilization.iter().copied().fold(0.0, f64::max);
+            let value = if self.is_scale() {
+                most
+            } else {
+                x.iter().zip(&self.columns.cost).map(|(x, c)| x * c).sum()
+            };
+            let fits = self.is_scale() || most <= 1.0 + ROUNDING;
+            let gap = relative_gap(
+                objective,
+                self.in_objective(value),
+                self.in_objective(self.bound),
+            );
+            if fits && gap <= self.options.gap.max(before) {
+                (self.best, self.value) = (x, value);
+                return;
+            }
+        }
+    }
+
+    fn finish(mut self) -> Solution {
+        self.thin_out();
+        let status = if self.gap() <= self.options.gap {
+            Status::Optimal
+        } else if self.monitor.interrupted() {
+            Status::Interrupted
+        } else if self.clock.is_up() {
+            Status::TimeLimit
+        } else {
+            Status::Feasible
+        };
+        let objective = self.costing.objective;
+        let flows = outcome::flows(self.instance, &self.columns, &self.best);
+        Solution {
+            status,
+            objective,
+            value: value(self.instance, objective, &flows),
+            bound: Some(self.in_objective(self.bound)),
+            seconds: self.clock.start.elapsed().as_secs_f64(),
+            flows,
+        }
+    }
+}
+
+/// For the search of an interior, whose progress means nothing to the user.
+static QUIET: Monitor<'static> = Monitor {
+    report: None,
+    interrupt: None,
+};
+
+fn sweeps(_instance: &Instance) -> usize {
+    8
+}
+
+fn normalised(price: &[f64]) -> Vec<f64> {
+    let total: f64 = price.iter().sum();
+    price
+        .iter()
+        .map(|p| if total > 0.0 { p / total } else { 0.0 })
+        .collect()
+}
+
+fn utilization(instance: &Instance, columns: &Columns, x: &[f64]) -> Vec<f64> {
+    let mut utilization = vec![0.0; instance.rows()];
+    for (column, &x) in x.iter().enumerate().filter(|(_, x)| **x > 0.0) {
+        let (rows, loads) = columns.loads(column);
+        for (&r, &l) in rows.iter().zip(loads) {
+            utilization[r as usize] += x * l;
+        }
+    }
+    utilization
+}
+
+/// Equation 3 with every commodity on its fastest route: the unit of the latency objective.
+fn least_latency(instance: &Instance) -> f64 {
+    let costing = Costing {
+        objective: Objective::Latency,
+        unit: 1.0,
+    };
+    let none = vec![f64::NEG_INFINITY; instance.commodities.len()];
+    sweep(
+        instance,
+        &costing,
+        &vec![0.0; instance.rows()],
+        &none,
+        0.0,
+        1,
+    )
+    .bound
+}

@@ -1,0 +1,193 @@
+//! Between the pool of columns and the interior-point master: which rows and columns take part.
+
+use super::columns::Columns;
+use super::interior::{Master, Point};
+use crate::instance::{Instance, NONE};
+
+/// Rows and columns of the master that is being solved.
+#[derive(Debug, Default)]
+pub struct Restricted {
+    /// Rows that take part.
+    pub rows: Vec<u32>,
+    local: Vec<u32>,
+    columns: Vec<u32>,
+    /// Commodity of each block.
+    blocks: Vec<u32>,
+}
+
+/// Solution of a master in the pool's terms.
+pub struct Solved {
+    /// Share of each column of the pool.
+    pub x: Vec<f64>,
+    /// Price of each row.
+    pub price: Vec<f64>,
+    /// Marginal cost of each commodity.
+    pub marginal: Vec<f64>,
+    /// Complementarity gap reached.
+    pub gap: f64,
+}
+
+impl Restricted {
+    /// No rows yet.
+    pub fn new(instance: &Instance) -> Restricted {
+        Restricted {
+            local: vec![NONE; instance.rows()],
+            ..Restricted::default()
+        }
+    }
+
+    /// Lets a row take part; returns whether it is new.
+    pub fn add_row(&mut self, row: usize) -> bool {
+        if self.local[row] != NONE {
+            return false;
+        }
+        self.local[row] = self.rows.len() as u32;
+        self.rows.push(row as u32);
+        true
+    }
+
+    /// Builds and solves the master from the shares `x` and prices at hand.
+    ///
+    /// `gap` is the gap expected at the start, `tolerance` the one to reach, both in the solver's unit.
+    pub fn solve(
+        &mut self,
+        columns: &Columns,
+        scale: bool,
+        x: &[f64],
+        price: &[f64],
+        keep: impl Fn(usize) -> bool,
+        gap: f64,
+        tolerance: f64,
+    ) -> Solved {
+        let commodities = columns.commodity.last().map_or(0, |_| {
+            columns
+                .commodity
+                .iter()
+                .max()
+                .map_or(0, |m| *m as usize + 1)
+        });
+        let mut fixed: Vec<Option<u32>> = vec![None; commodities];
+        let (master, mut point) = self.build(columns, scale, x, price, &keep, &mut fixed);
+        let count = (master.columns() + master.rows) as f64;
+        let (reached, _) = master.solve(&mut point, gap / count, tolerance);
+        self.spread(columns, &fixed, &master, &point, reached)
+    }
+
+    fn build(
+        &mut self,
+        columns: &Columns,
+        scale: bool,
+        x: &[f64],
+        price: &[f64],
+        keep: &impl Fn(usize) -> bool,
+        fixed: &mut [Option<u32>],
+    ) -> (Master, Point) {
+        let mut master = Master {
+            rows: self.rows.len(),
+            start: vec![0],
+            scale,
+            ..Master::default()
+        };
+        master.limit = vec![if scale { 0.0 } else { 1.0 }; self.rows.len()];
+        master.blocks = vec![0];
+        let mut point = Point {
+            price: self.rows.iter().map(|&r| price[r as usize]).collect(),
+            ..Point::default()
+        };
+        self.columns.clear();
+        self.blocks.clear();
+        let mut mine: Vec<usize> = Vec::new();
+        for (commodity, fixed) in fixed.iter_mut().enumerate() {
+            mine.clear();
+            mine.extend(
+                columns
+                    .of(commodity)
+                    .filter(|&c| x.get(c).is_some_and(|x| *x > 1e-7) || keep(c)),
+            );
+            if let [only] = mine[..] {
+                *fixed = Some(only as u32);
+                self.for_local(columns, only, |row, load| {
+                    master.limit[row as usize] -= load
+                });
+                continue;
+            }
+            self.blocks.push(commodity as u32);
+            for &column in &mine {
+                self.for_local(columns, column, |row, load| {
+                    master.row.push(row);
+                    master.value.push(load);
+                });
+                sort_tail(&mut master);
+                master.start.push(master.row.len() as u32);
+                master.cost.push(columns.cost[column]);
+                point.x.push(x.get(column).copied().unwrap_or(0.0));
+                self.columns.push(column as u32);
+            }
+            master.blocks.push(self.columns.len() as u32);
+        }
+        (master, point)
+    }
+
+    fn for_local(&self, columns: &Columns, column: usize, mut f: impl FnMut(u32, f64)) {
+        let (rows, loads) = columns.loads(column);
+        for (&r, &l) in rows.iter().zip(loads) {
+            let local = self.local[r as usize];
+            if local != NONE {
+                f(local, l);
+            }
+        }
+    }
+
+    fn spread(
+        &self,
+        columns: &Columns,
+        fixed: &[Option<u32>],
+        master: &Master,
+        point: &Point,
+        gap: f64,
+    ) -> Solved {
+        let mut solved = Solved {
+            x: vec![0.0; columns.len()],
+            price: vec![0.0; self.local.len()],
+            marginal: vec![0.0; fixed.len()],
+            gap,
+        };
+        for (&row, &price) in self.rows.iter().zip(&point.price) {
+            solved.price[row as usize] = price;
+        }
+        for (&column, &x) in self.columns.iter().zip(&point.x) {
+            solved.x[column as usize] = x;
+        }
+        for (&commodity, &marginal) in self.blocks.iter().zip(&point.marginal) {
+            solved.marginal[commodity as usize] = marginal;
+        }
+        for (commodity, column) in fixed.iter().enumerate() {
+            if let Some(column) = *column {
+                let column = column as usize;
+                solved.x[column] = 1.0;
+                solved.marginal[commodity] =
+                    columns.cost[column] + columns.priced(column, &solved.price);
+            }
+        }
+        debug_assert_eq!(master.columns(), point.x.len());
+        solved
+    }
+}
+
+/// Sorts the entries of the column that is being added by local row.
+fn sort_tail(master: &mut Master) {
+    let first = *master.start.last().unwrap_or(&0) as usize;
+    if master.row[first..].is_sorted() {
+        return;
+    }
+    let mut entries: Vec<(u32, f64)> = master.row[first..]
+        .iter()
+        .copied()
+        .zip(master.value[first..].iter().copied())
+        .collect();
+    entries.sort_unstable_by_key(|(row, _)| *row);
+    for (at, (row, value)) in entries.into_iter().enumerate() {
+        master.row[first + at] = row;
+        master.value[first + at] = value;
+    }
+}

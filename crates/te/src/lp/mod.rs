@@ -1,0 +1,88 @@
+//! SB-LP: the exact optimum of equations 3 to 7, over routes instead of arcs, by column generation.
+//!
+//! [`frank_wolfe`] gives the first routes and prices; then rounds of a restricted [`master`](interior) and of
+//! [pricing](certificate), whose one sweep also proves a bound, until value and bound meet. Rows enter the master
+//! when they tighten. All values inside are those of a minimisation: t = 1/α under scale, scaled costs otherwise.
+
+mod certificate;
+mod cholesky;
+mod columns;
+mod driver;
+mod frank_wolfe;
+mod interior;
+mod master;
+mod outcome;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+pub use driver::solve;
+
+/// When to stop, and how to work.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Relative gap between value and bound at which the answer counts as optimal.
+    pub gap: f64,
+    /// Longest time.
+    pub time_limit: Duration,
+    /// Threads for pricing.
+    pub threads: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            gap: 1e-4,
+            time_limit: Duration::from_secs(60),
+            threads: 1,
+        }
+    }
+}
+
+/// Progress of a solve, in the objective's own unit.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// Time since the start.
+    pub elapsed: Duration,
+    /// Best value so far.
+    pub value: f64,
+    /// Best bound so far.
+    pub bound: f64,
+    /// Relative gap between the two.
+    pub gap: f64,
+}
+
+/// What watches a solve: gets its progress and may stop it.
+#[derive(Default)]
+pub struct Monitor<'a> {
+    /// Called after every round.
+    pub report: Option<&'a (dyn Fn(&Progress) + Sync)>,
+    /// Set to stop at the best answer so far.
+    pub interrupt: Option<&'a AtomicBool>,
+}
+
+impl Monitor<'_> {
+    fn interrupted(&self) -> bool {
+        self.interrupt
+            .is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+}
+
+/// The clock of one solve.
+struct Clock {
+    start: Instant,
+    limit: Duration,
+}
+
+impl Clock {
+    fn new(limit: Duration) -> Clock {
+        Clock {
+            start: Instant::now(),
+            limit,
+        }
+    }
+
+    fn is_up(&self) -> bool {
+        self.start.elapsed() >= self.limit
+    }
+}
