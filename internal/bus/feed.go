@@ -74,7 +74,9 @@ func (f *feed) follow(ctx context.Context) error {
 	}
 	disturbed := c.disturbance()
 	messages := make(chan *nats.Msg, 1024)
-	inbox := c.nc.NewRespInbox()
+	// Not NewRespInbox: the client's request multiplexer hears that too, and would take a delivered value, whose subject is
+	// the key's, for the answer to whichever request is alone in hand.
+	inbox := c.nc.NewInbox()
 	sub, err := c.nc.ChanSubscribe(inbox, messages)
 	if err != nil {
 		return err
