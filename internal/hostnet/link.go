@@ -269,13 +269,15 @@ func (n *Namespace) MAC(name string) (net.HardwareAddr, error) {
 	return link.Attrs().HardwareAddr, nil
 }
 
-// Up says whether an interface is up and has a carrier.
+// Up says whether an interface is up and has a carrier, as far as its driver tells: tunnels and loopback do not.
 func (n *Namespace) Up(name string) (bool, error) {
 	link, err := n.get(name)
 	if err != nil {
 		return false, err
 	}
-	return link.Attrs().OperState == netlink.OperUp, nil
+	attributes := link.Attrs()
+	unknown := attributes.OperState == netlink.OperUnknown && attributes.Flags&net.FlagUp != 0
+	return unknown || attributes.OperState == netlink.OperUp, nil
 }
 
 // find returns nil where there is no such interface.
