@@ -80,6 +80,40 @@ parse_errors! {
     VxlanBadFlags = "vxlan_bad_flags",
     /// The VXLAN network identifier is not this platform's.
     VxlanUnknownNetwork = "vxlan_unknown_network",
+    /// Tagged Ethernet inside VXLAN (RFC 7348, section 6.1).
+    VxlanInnerTagged = "vxlan_inner_tagged",
+    /// Something other than a label stack inside VXLAN.
+    VxlanInnerUnknown = "vxlan_inner_unknown",
+    /// Ends inside the VXLAN-GPE header.
+    VxlanGpeTruncated = "vxlan_gpe_truncated",
+    /// The VXLAN-GPE version is not 0.
+    VxlanGpeBadVersion = "vxlan_gpe_bad_version",
+    /// The VXLAN-GPE I flag is not set, or the O flag is.
+    VxlanGpeBadFlags = "vxlan_gpe_bad_flags",
+    /// A VXLAN-GPE next protocol that nothing here reads.
+    VxlanGpeUnknownProtocol = "vxlan_gpe_unknown_protocol",
+    /// A tunnel packet came as a fragment (RFC 7348, section 4.3).
+    TunnelFragmented = "tunnel_fragmented",
+    /// Ends inside the network service header.
+    NshTruncated = "nsh_truncated",
+    /// The version is not 0.
+    NshBadVersion = "nsh_bad_version",
+    /// A length that the MD type does not allow.
+    NshBadLength = "nsh_bad_length",
+    /// MD type 0 or 15.
+    NshReservedMetadataType = "nsh_reserved_metadata_type",
+    /// An MD type between 3 and 14.
+    NshUnknownMetadataType = "nsh_unknown_metadata_type",
+    /// A next protocol that is unknown, or not carried here.
+    NshUnknownNextProtocol = "nsh_unknown_next_protocol",
+    /// A context header reaches beyond the network service header.
+    NshBadContextHeader = "nsh_bad_context_header",
+    /// The TTL ran out.
+    NshTtlExpired = "nsh_ttl_expired",
+    /// The O bit is set: operation and maintenance, which is not forwarded here.
+    NshOam = "nsh_oam",
+    /// No service path has this identifier.
+    NshUnknownPath = "nsh_unknown_path",
     /// Ends inside the label stack.
     MplsTruncated = "mpls_truncated",
     /// The stack ends before two labels.
@@ -88,7 +122,7 @@ parse_errors! {
     MplsNoBottomOfStack = "mpls_no_bottom_of_stack",
     /// A reserved label (0 to 15) where a service path's is expected.
     MplsReservedLabel = "mpls_reserved_label",
-    /// Neither IPv4 nor IPv6 behind the labels.
+    /// Neither IPv4 nor IPv6 behind the labels or the network service header, or not the one that it names.
     InnerNotIp = "inner_not_ip",
 }
 

@@ -18,17 +18,20 @@ pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod mpls;
+pub mod mpls_in_udp;
 pub mod neighbour_discovery;
+pub mod nsh;
 pub mod steering;
 pub mod tcp;
 pub mod udp;
 pub mod vxlan;
+pub mod vxlan_gpe;
 
 pub use error::ParseError;
 pub use ethernet::MacAddress;
 pub use five_tuple::{Addresses, FiveTuple};
 pub use ip::IpPacket;
 pub use mpls::Label;
-
-#[cfg(test)]
-mod steering_tests;
+pub use nsh::{ServiceIndex, ServicePathIdentifier};
+pub use steering::SteeringContext;
+pub use vxlan::Vni;

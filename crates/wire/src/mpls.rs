@@ -14,6 +14,8 @@ pub const ENTRY_LENGTH: usize = 4;
 /// Labels below this one are reserved (RFC 3032, section 2.1; RFC 7274).
 pub const FIRST_UNRESERVED: u32 = 16;
 const LABEL_LIMIT: u32 = 1 << 20;
+/// The S bit of an entry.
+pub(crate) const BOTTOM_OF_STACK: u32 = 0x100;
 
 /// A label: 20 bits, not reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
