@@ -1,0 +1,148 @@
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// echoServer answers each line of a TCP connection with the same line, in a machine of the laboratory.
+func echoServer(t *testing.T, l *laboratory, machine string, port uint16) {
+	t.Helper()
+	var listener net.Listener
+	l.inside(t, machine, func() (err error) {
+		listener, err = net.Listen("tcp", fmt.Sprintf(":%d", port))
+		return err
+	})
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer connection.Close()
+				_, _ = io.Copy(connection, connection)
+			}()
+		}
+	}()
+}
+
+// flow is one TCP connection that says something every beat and waits for the answer.
+type flow struct {
+	connection net.Conn
+	// Local is the client's address and port, by which conntrack entries are told apart.
+	Local netip.AddrPort
+	// answers counts lines that came back; longest is the longest wait for one, in nanoseconds.
+	answers atomic.Int64
+	longest atomic.Int64
+	failure error
+}
+
+// flows are connections from one machine to an echo server.
+type flows struct {
+	all  []*flow
+	done sync.WaitGroup
+	stop context.CancelFunc
+}
+
+// beat is how often each flow says something.
+const beat = 20 * time.Millisecond
+
+// startFlows opens connections from a machine and keeps them talking until stopped.
+func startFlows(t *testing.T, l *laboratory, machine string, server netip.AddrPort, count int) *flows {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &flows{stop: cancel}
+	t.Cleanup(func() { f.end() })
+	for range count {
+		one := &flow{}
+		l.inside(t, machine, func() (err error) {
+			dialer := net.Dialer{Timeout: 5 * time.Second, FallbackDelay: -1}
+			one.connection, err = dialer.Dial("tcp", server.String())
+			return err
+		})
+		one.Local = one.connection.LocalAddr().(*net.TCPAddr).AddrPort()
+		f.all = append(f.all, one)
+	}
+	for _, one := range f.all {
+		f.done.Go(func() { one.failure = one.talk(ctx) })
+	}
+	return f
+}
+
+func (f *flow) talk(ctx context.Context) error {
+	defer f.connection.Close()
+	answers := bufio.NewReader(f.connection)
+	for number := 0; ctx.Err() == nil; number++ {
+		begun := time.Now()
+		line := fmt.Sprintf("%d %s\n", number, f.Local)
+		if err := f.connection.SetDeadline(begun.Add(10 * time.Second)); err != nil {
+			return err
+		}
+		if _, err := io.WriteString(f.connection, line); err != nil {
+			return fmt.Errorf("send %d: %w", number, err)
+		}
+		answer, err := answers.ReadString('\n')
+		if err != nil {
+			return fmt.Errorf("answer %d: %w", number, err)
+		}
+		if answer != line {
+			return fmt.Errorf("answer %d is %q, not %q", number, answer, line)
+		}
+		waited := time.Since(begun)
+		f.answers.Add(1)
+		f.longest.Store(max(f.longest.Load(), int64(waited)))
+		time.Sleep(beat - min(waited, beat))
+	}
+	return nil
+}
+
+// end stops the connections and returns what went wrong with any.
+func (f *flows) end() error {
+	f.stop()
+	f.done.Wait()
+	var failures []error
+	for _, one := range f.all {
+		if one.failure != nil && !errors.Is(one.failure, net.ErrClosed) {
+			failures = append(failures, fmt.Errorf("connection from %s: %w", one.Local, one.failure))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// longest is the longest wait of any connection for an answer since the last call.
+func (f *flows) longest() time.Duration {
+	var longest int64
+	for _, one := range f.all {
+		longest = max(longest, one.longest.Swap(0))
+	}
+	return time.Duration(longest)
+}
+
+// answers is how many lines came back over all connections.
+func (f *flows) answers() int64 {
+	var sum int64
+	for _, one := range f.all {
+		sum += one.answers.Load()
+	}
+	return sum
+}
+
+// locals are the clients' ports.
+func (f *flows) locals() map[uint16]bool {
+	ports := map[uint16]bool{}
+	for _, one := range f.all {
+		ports[one.Local.Port()] = true
+	}
+	return ports
+}

@@ -1,0 +1,231 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/switchboard-project/switchboard/internal/hostnet"
+)
+
+// laboratory is a running one.
+type laboratory struct {
+	name, root, api string
+	// program is the switchboard binary.
+	program string
+}
+
+// tools are what the tests call.
+var tools = []string{"ip", "nft", "ping", "curl", "iperf3", "conntrack", "tshark"}
+
+// shared is the laboratory of all tests, brought up by the first that asks.
+var shared struct {
+	once    sync.Once
+	lab     *laboratory
+	problem error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.lab != nil {
+		if code != 0 && os.Getenv("SWITCHBOARD_E2E_KEEP") != "" {
+			fmt.Println("laboratory kept:", shared.lab.root)
+		} else if output, err := shared.lab.switchboard("lab", "down"); err != nil {
+			fmt.Println("lab down:", err, output)
+			code = 1
+		} else {
+			os.RemoveAll(shared.lab.root)
+		}
+	}
+	os.Exit(code)
+}
+
+// useLaboratory returns the shared laboratory, or skips the test where this machine cannot run one.
+func useLaboratory(t *testing.T) *laboratory {
+	t.Helper()
+	program := require(t)
+	shared.once.Do(func() { shared.lab, shared.problem = bringUp(program, "e2e") })
+	if shared.problem != nil {
+		t.Fatal(shared.problem)
+	}
+	return shared.lab
+}
+
+// require skips the test, or fails it where everything must run, unless root, tools and binaries are there. It returns
+// the switchboard binary.
+func require(t *testing.T) string {
+	t.Helper()
+	missing := func(what string) {
+		if os.Getenv("SWITCHBOARD_E2E") == "required" {
+			t.Fatal("end-to-end tests are required and need " + what)
+		}
+		t.Skip("needs " + what)
+	}
+	if testing.Short() {
+		t.Skip("end-to-end tests are not short")
+	}
+	if os.Geteuid() != 0 {
+		missing("root, to make network namespaces")
+	}
+	for _, tool := range tools {
+		if _, err := exec.LookPath(tool); err != nil {
+			missing(tool + ": run scripts/install-dependencies.sh")
+		}
+	}
+	directory := os.Getenv("SWITCHBOARD_BIN")
+	if directory == "" {
+		directory = "../../bin"
+	}
+	directory, err := filepath.Abs(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []string{"switchboard", "switchboard-forwarder", "switchboard-te", "switchboard-underlay"} {
+		if _, err := os.Stat(filepath.Join(directory, program)); err != nil {
+			missing(program + " in " + directory + ": run make build")
+		}
+	}
+	return filepath.Join(directory, "switchboard")
+}
+
+// bringUp starts the example laboratory under another name, with the tests' functions.
+func bringUp(program, name string) (*laboratory, error) {
+	root, err := os.MkdirTemp("", "switchboard-e2e-")
+	if err != nil {
+		return nil, err
+	}
+	l := &laboratory{name: name, root: root, program: program}
+	example, err := os.ReadFile("../../examples/lab/four-sites.yaml")
+	if err != nil {
+		return nil, err
+	}
+	functions, err := os.ReadFile("testdata/functions.yaml")
+	if err != nil {
+		return nil, err
+	}
+	text := strings.NewReplacer("name: demo", "name: "+name, "127.0.0.1:7470", "127.0.0.1:0").Replace(string(example)) + string(functions)
+	file := filepath.Join(root, "laboratory.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		return nil, err
+	}
+	output, err := l.switchboard("lab", "up", "-f", file)
+	if err != nil {
+		return nil, fmt.Errorf("lab up: %w: %s", err, output)
+	}
+	address, err := os.ReadFile(filepath.Join(root, name, "api"))
+	if err != nil {
+		return nil, err
+	}
+	l.api = strings.TrimSpace(string(address))
+	return l, nil
+}
+
+// switchboard runs the command line against this laboratory.
+func (l *laboratory) switchboard(words ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	if words[0] == "lab" {
+		words = append([]string{"lab", words[1], "--state", l.root}, words[2:]...)
+	}
+	command := exec.CommandContext(ctx, l.program, words...)
+	command.Env = append(os.Environ(), "SWITCHBOARD_SERVER="+l.api)
+	var both bytes.Buffer
+	command.Stdout, command.Stderr = &both, &both
+	err := command.Run()
+	return both.String(), err
+}
+
+// must runs the command line and fails the test where it fails.
+func (l *laboratory) must(t *testing.T, words ...string) string {
+	t.Helper()
+	output, err := l.switchboard(words...)
+	if err != nil {
+		t.Fatalf("switchboard %s: %v\n%s", strings.Join(words, " "), err, output)
+	}
+	return output
+}
+
+// apply applies resources given as text.
+func (l *laboratory) apply(t *testing.T, text string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "resources.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l.must(t, "apply", "-f", file)
+}
+
+// get lists resources of a kind into out, a pointer to a slice of resources as JSON.
+func (l *laboratory) get(t *testing.T, out any, words ...string) {
+	t.Helper()
+	output := l.must(t, append(append([]string{"get"}, words...), "-o", "json")...)
+	if err := json.Unmarshal([]byte(output), out); err != nil {
+		t.Fatalf("get %v: %v in\n%s", words, err, output)
+	}
+}
+
+// inside runs a function with its sockets in the namespace of a machine.
+func (l *laboratory) inside(t *testing.T, machine string, function func() error) {
+	t.Helper()
+	namespace, err := hostnet.OpenNamespace(l.name + "." + machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer namespace.Close()
+	if err := namespace.Do(function); err != nil {
+		t.Fatalf("%s: %v", machine, err)
+	}
+}
+
+// run runs a program on a machine to its end.
+func (l *laboratory) run(machine string, words ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	command := exec.CommandContext(ctx, words[0], words[1:]...)
+	namespace, err := hostnet.OpenNamespace(l.name + "." + machine)
+	if err != nil {
+		return "", err
+	}
+	defer namespace.Close()
+	var both bytes.Buffer
+	command.Stdout, command.Stderr = &both, &both
+	if err := namespace.Start(command); err != nil {
+		return "", err
+	}
+	err = command.Wait()
+	return both.String(), err
+}
+
+// mustRun runs a program on a machine and fails the test where it fails.
+func (l *laboratory) mustRun(t *testing.T, machine string, words ...string) string {
+	t.Helper()
+	output, err := l.run(machine, words...)
+	if err != nil {
+		t.Fatalf("%s: %s: %v\n%s", machine, strings.Join(words, " "), err, output)
+	}
+	return output
+}
+
+// eventually repeats a check until it finds nothing wrong, and fails the test with its last complaint at the deadline.
+func eventually(t *testing.T, patience time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %v", patience, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
