@@ -13,6 +13,8 @@
 //!
 //! Deliberately absent: locks, threads, I/O, packet parsing, any meaning of the interned ids.
 
+#[cfg(test)]
+mod adversary;
 mod bucket;
 mod config;
 pub mod consistent_hash;

@@ -8,8 +8,10 @@ use crate::table::{FlowTable, Probe};
 
 /// The table grows when more than this share of its slots is in use: 26.3 bytes per IPv4 entry.
 pub(crate) const COMFORTABLE: (usize, usize) = (13, 16);
-/// Buckets that a search for a free slot may visit.
+/// Buckets that a search for a free slot may visit, at most and at least. Every search that fails at the bound
+/// halves the effort and every one that succeeds doubles it, so that refusing a flood of new connections is cheap.
 pub(crate) const SEARCH: usize = 512;
+const LEAST_SEARCH: usize = 16;
 /// Buckets to add at once when a search failed below the bound, and how often.
 const RELIEF: (u32, usize) = (64, 8);
 /// How far ahead of the split the next ones are fetched.
@@ -69,23 +71,28 @@ impl<K: FlowKey> FlowTable<K> {
     /// Frees a slot in one of the key's two full buckets; returns bucket, slot and the place it stands for.
     #[cold]
     pub(crate) fn make_room(&mut self, probe: &Probe<K::Addresses>) -> Option<(u32, usize, u64)> {
-        if let Some(room) = self.displace(probe) {
-            return Some(room);
-        }
         let (buckets, times) = RELIEF;
         for _ in 0..times {
-            for _ in 0..buckets.min(self.limit - self.shape.buckets()) {
-                with_engine!(self.engine, |engine| self.split(engine));
-            }
             let room = self.displace(probe);
-            if room.is_some() || self.shape.buckets() == self.limit {
-                return room;
+            let below_bound = self.limit - self.shape.buckets();
+            match room {
+                Some(_) => self.effort = (self.effort * 2).min(SEARCH),
+                None if below_bound == 0 => self.effort = (self.effort / 2).max(LEAST_SEARCH),
+                None => {
+                    for _ in 0..buckets.min(below_bound) {
+                        with_engine!(self.engine, |engine| self.split(engine));
+                    }
+                    continue;
+                }
             }
+            return room;
         }
         None
     }
 
     /// Searches breadth first for the shortest chain of moves that frees a slot, and makes them.
+    ///
+    /// The shortest chain meets no bucket twice: what follows the second meeting would follow the first as well.
     fn displace(&mut self, probe: &Probe<K::Addresses>) -> Option<(u32, usize, u64)> {
         let mut reached = std::mem::take(&mut self.reached);
         let room = with_engine!(self.engine, |engine| self.search(
@@ -120,19 +127,17 @@ impl<K: FlowKey> FlowTable<K> {
                 return Some(self.shift(reached, next, slot));
             }
             for slot in 0..K::Bucket::SLOTS {
-                if reached.len() == SEARCH {
+                if reached.len() == self.effort {
                     break;
                 }
                 let (bucket, place) = self.other_bucket(engine, here.bucket, slot);
-                if !leads_back(reached, next, bucket) {
-                    self.memory.prefetch(bucket);
-                    reached.push(Reached {
-                        bucket,
-                        from: next as u16,
-                        slot: slot as u8,
-                        place: place as u8,
-                    });
-                }
+                self.memory.prefetch(bucket);
+                reached.push(Reached {
+                    bucket,
+                    from: next as u16,
+                    slot: slot as u8,
+                    place: place as u8,
+                });
             }
             next += 1;
         }
@@ -173,19 +178,5 @@ impl<K: FlowKey> FlowTable<K> {
             self.counters.displaced += 1;
             (last, slot) = (here.from as usize, from_slot);
         }
-    }
-}
-
-/// Whether `bucket` is already on the chain that ends at `reached[last]`.
-fn leads_back(reached: &[Reached], mut last: usize, bucket: u32) -> bool {
-    loop {
-        let here = reached[last];
-        if here.bucket == bucket {
-            return true;
-        }
-        if here.from as usize == last {
-            return false;
-        }
-        last = here.from as usize;
     }
 }

@@ -169,3 +169,101 @@ const fn after(state: State, signal: Signal, direction: Direction) -> State {
         (_, Signal::Plain, _) => state,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One letter per state, in the order of its number.
+    const LETTERS: &str = "NHEFRCXP";
+
+    fn letter(state: State) -> char {
+        LETTERS.as_bytes()[state as usize].into()
+    }
+
+    /// Every transition of TCP. N new, H handshake, E established, F forward closed, R reverse closed, C closed,
+    /// X reset, P picked up.
+    #[test]
+    fn tcp_follows_the_table() {
+        // Columns: ACK forward and reverse, SYN forward and reverse, FIN forward and reverse, RST forward and reverse.
+        let table = [
+            ("N", "NE NH FR XX"),
+            ("H", "EH HH FR XX"),
+            ("E", "EE EE FR XX"),
+            ("F", "FF FF FC XX"),
+            ("R", "RR RR CR XX"),
+            ("C", "CC NN CC XX"),
+            ("X", "XX NN XX XX"),
+            ("P", "PE NH FR XX"),
+        ];
+        for (state, (name, row)) in State::ALL.into_iter().zip(table) {
+            assert_eq!(letter(state).to_string(), name);
+            let mut actual = String::new();
+            for flags in [ACK, SYN, FIN | ACK, RST] {
+                for direction in [Direction::Forward, Direction::Reverse] {
+                    actual.push(letter(state.next(TCP, flags, direction)));
+                }
+                actual.push(' ');
+            }
+            assert_eq!(actual.trim_end(), row, "from {state:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_flags_reset_comes_first_and_then_syn() {
+        for state in State::ALL {
+            for direction in [Direction::Forward, Direction::Reverse] {
+                assert_eq!(
+                    state.next(TCP, RST | SYN | FIN | ACK, direction),
+                    State::Reset
+                );
+                assert_eq!(
+                    state.next(TCP, SYN | FIN, direction),
+                    state.next(TCP, SYN, direction)
+                );
+                // ACK, PSH, URG, ECE and CWR decide nothing.
+                assert_eq!(
+                    state.next(TCP, 0xf8, direction),
+                    state.next(TCP, 0, direction)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_packet_tells_where_a_connection_starts() {
+        use Direction::{Forward, Reverse};
+        let cases = [
+            (TCP, SYN, Forward, State::New),
+            (TCP, SYN | ACK, Reverse, State::Handshake),
+            (TCP, ACK, Forward, State::PickedUp),
+            (TCP, ACK, Reverse, State::PickedUp),
+            (TCP, FIN | ACK, Forward, State::ForwardClosed),
+            (TCP, FIN | ACK, Reverse, State::ReverseClosed),
+            (TCP, RST, Forward, State::Reset),
+            (17, 0xff, Forward, State::New),
+            (1, 0, Reverse, State::New),
+        ];
+        for (protocol, flags, direction, state) in cases {
+            assert_eq!(
+                State::first(protocol, flags, direction),
+                state,
+                "{protocol} {flags:#x} {direction:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn without_tcp_an_answer_establishes() {
+        for protocol in [1, 17, 47, 58, 132] {
+            let state = State::New;
+            assert_eq!(state.next(protocol, RST, Direction::Forward), State::New);
+            let state = state.next(protocol, RST, Direction::Reverse);
+            assert_eq!(state, State::Established);
+            assert_eq!(
+                state.next(protocol, FIN, Direction::Forward),
+                State::Established
+            );
+        }
+    }
+}

@@ -53,6 +53,8 @@ pub struct FlowTable<K: FlowKey> {
     pub(crate) entries: usize,
     pub(crate) counters: Counters,
     pub(crate) age_cursor: u32,
+    /// Buckets that a search for room may visit.
+    pub(crate) effort: usize,
     /// Scratch of a search for room.
     pub(crate) reached: Vec<Reached>,
     pub(crate) scans: Vec<OpenScan<K>>,
@@ -107,6 +109,7 @@ impl<K: FlowKey> FlowTable<K> {
             entries: 0,
             counters: Counters::default(),
             age_cursor: 0,
+            effort: SEARCH,
             reached: Vec::with_capacity(SEARCH),
             scans: Vec::new(),
             scans_opened: 0,

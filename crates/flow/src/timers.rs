@@ -207,3 +207,140 @@ impl Unit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ages whose every idle time is `seconds`.
+    fn all(seconds: u32) -> Ages {
+        let timeouts = Timeouts {
+            tcp_unanswered: seconds,
+            tcp_handshake: seconds,
+            tcp_established: seconds,
+            tcp_half_closed: seconds,
+            tcp_closed: seconds,
+            tcp_reset: seconds,
+            tcp_picked_up: seconds,
+            udp_unanswered: seconds,
+            udp_answered: seconds,
+            icmp: seconds,
+            other: seconds,
+        };
+        Ages::new(&timeouts).unwrap()
+    }
+
+    const LENGTHS: [u32; 14] = [
+        1, 2, 10, 30, 60, 62, 63, 64, 180, 300, 7440, 86_400, 432_000, MAX_IDLE,
+    ];
+
+    #[test]
+    fn nothing_expires_early_and_everything_soon_after_wherever_the_clock_is() {
+        for seconds in LENGTHS {
+            let ages = all(seconds);
+            let grain = (seconds / 31).max(1);
+            for seen in [
+                0,
+                1,
+                12_345,
+                0x7fff_ff80,
+                u32::MAX - seconds,
+                u32::MAX - 1,
+                u32::MAX,
+            ] {
+                for offset in 0..2 * grain.min(70) {
+                    let seen = seen.wrapping_add(offset);
+                    let age = ages.stamp(TCP, State::New, seen);
+                    let expired =
+                        |idle: u32| ages.is_expired(TCP, State::New, age, seen.wrapping_add(idle));
+                    for idle in [0, 1, seconds / 2, seconds - 1] {
+                        assert!(
+                            !expired(idle),
+                            "{seconds} s, seen at {seen}, idle for {idle} s"
+                        );
+                    }
+                    for idle in [seconds + 3 * grain, seconds + seconds / 4 + 3 * grain] {
+                        assert!(
+                            expired(idle),
+                            "{seconds} s, seen at {seen}, idle for {idle} s"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_entry_seen_after_the_sweep_read_its_clock_is_alive() {
+        for seconds in LENGTHS {
+            let ages = all(seconds);
+            for seen in [100_000_000, 3] {
+                let age = ages.stamp(17, State::New, seen);
+                for behind in 1..8 {
+                    assert!(
+                        !ages.is_expired(17, State::New, age, seen.wrapping_sub(behind)),
+                        "{seconds} s"
+                    );
+                    assert_eq!(ages.idle(17, State::New, age, seen.wrapping_sub(behind)), 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn each_protocol_has_its_own_idle_times() {
+        let ages = Ages::new(&Timeouts::default()).unwrap();
+        let cases = [
+            (TCP, State::New, 30),
+            (TCP, State::Handshake, 60),
+            (TCP, State::Established, 7440),
+            (TCP, State::ForwardClosed, 60),
+            (TCP, State::ReverseClosed, 60),
+            (TCP, State::Closed, 60),
+            (TCP, State::Reset, 10),
+            (TCP, State::PickedUp, 300),
+            (17, State::New, 30),
+            (17, State::Established, 180),
+            (1, State::New, 30),
+            (58, State::Established, 30),
+            (47, State::New, 600),
+        ];
+        for (protocol, state, seconds) in cases {
+            assert_eq!(Timeouts::default().idle(protocol, state), seconds);
+            let age = ages.stamp(protocol, state, 0);
+            assert!(
+                !ages.is_expired(protocol, state, age, seconds),
+                "{protocol} {state:?}"
+            );
+            assert!(
+                ages.is_expired(protocol, state, age, seconds + 2 * (seconds / 31).max(1)),
+                "{protocol} {state:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn impossible_idle_times_are_named() {
+        let timeouts = Timeouts {
+            udp_answered: 0,
+            ..Timeouts::default()
+        };
+        let error = Ages::new(&timeouts).unwrap_err();
+        assert_eq!(
+            error,
+            InvalidTimeout {
+                field: "udp_answered",
+                seconds: 0
+            }
+        );
+        assert_eq!(
+            error.to_string(),
+            "timeout udp_answered is 0 s; it must be between 1 and 33554432 s"
+        );
+        let timeouts = Timeouts {
+            icmp: MAX_IDLE + 1,
+            ..Timeouts::default()
+        };
+        assert_eq!(Ages::new(&timeouts).unwrap_err().field, "icmp");
+    }
+}
