@@ -1,0 +1,22 @@
+//! Linux packet sockets that deal with offloads, so that nobody has to switch them off.
+//!
+//! Interfaces that never touch a wire (veth, tap, bridges) hand over packets whose checksums are not filled in, and TCP
+//! or UDP packets of up to 64 KB that a device would have cut into segments. A [`Socket`] learns of both from the
+//! kernel's `PACKET_VNET_HDR`, and of IEEE 802.1Q tags that the kernel took out from its auxiliary data. What it gives
+//! out are whole [`Frame`]s with their tags and right checksums; one of several segments says so, and [`Segments`] cuts it,
+//! or the socket it is sent on passes it on whole.
+//!
+//! Invariants:
+//! - A frame given out is safe to forward as it is: its checksums are right, or, in one of several segments, will be made
+//!   by whoever cuts it.
+//! - What cannot be made right is refused and counted, never forwarded.
+//!
+//! Deliberately absent: rings shared with the kernel (the kernel has none with this header and lengths), threads.
+
+mod interface;
+mod offload;
+mod socket;
+
+pub use interface::{Interface, interface_index};
+pub use offload::Segments;
+pub use socket::{BATCH, Frame, OpenError, Outgoing, Received, Scratch, Sent, Socket};

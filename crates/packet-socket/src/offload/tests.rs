@@ -1,0 +1,201 @@
+use super::*;
+use wire::{IpPacket, MacAddress};
+
+const PAYLOAD: usize = 4_000;
+
+/// A frame of several segments as the kernel hands it over: checksum fields hold anything.
+fn frame(v6: bool, tcp: bool, vlan: u16) -> Vec<u8> {
+    let transport: Vec<u8> = if tcp {
+        let flags = CWR | tcp::FIN | tcp::ACK | 0x08;
+        let mut header = vec![
+            0x10, 0, 0, 80, 0xff, 0xff, 0xff, 0, 0, 0, 0, 9, 0x60, flags, 1, 0, 0, 0, 0, 0,
+        ];
+        header.extend([1, 1, 1, 1]);
+        header
+    } else {
+        vec![0x10, 0, 0, 53, 0, 0, 0, 0]
+    };
+    let payload: Vec<u8> = (0..PAYLOAD).map(|i| (i * 7) as u8).collect();
+    let protocol = if tcp { tcp::PROTOCOL } else { udp::PROTOCOL };
+    let length = transport.len() + payload.len();
+    let (ether_type, ip) = if v6 {
+        (
+            ethernet::IPV6,
+            ipv6::write([1; 16], [2; 16], protocol, 64, length).to_vec(),
+        )
+    } else {
+        let fields = ipv4::Fields {
+            source: [10, 0, 0, 1],
+            destination: [10, 0, 0, 2],
+            protocol,
+            ttl: 64,
+            payload_length: length,
+            identification: 0xffff,
+            dont_fragment: true,
+        };
+        (ethernet::IPV4, ipv4::write(&fields).to_vec())
+    };
+    let mut frame = vec![0; 18];
+    let header = ethernet::Header::write(
+        &mut frame,
+        MacAddress([2; 6]),
+        MacAddress([4; 6]),
+        vlan,
+        ether_type,
+    );
+    frame.truncate(header);
+    [frame, ip, transport, payload].concat()
+}
+
+fn description(frame: &[u8], v6: bool, tcp: bool) -> Description {
+    let ip = ethernet::Header::parse(frame).unwrap().length;
+    Description {
+        flags: NEEDS_CHECKSUM,
+        kind: match (tcp, v6) {
+            (false, _) => UDP_SEGMENTS,
+            (true, false) => TCP_V4,
+            (true, true) => TCP_V6,
+        },
+        header_length: 0,
+        segment_size: 1400,
+        checksum_start: (ip + if v6 { 40 } else { 20 }) as u16,
+        checksum_offset: if tcp { 16 } else { 6 },
+    }
+}
+
+fn transport_checksum_is_right(packet: &[u8], parsed: &IpPacket) -> bool {
+    let addresses = if parsed.is_v6() { 8..40 } else { 12..20 };
+    let transport = &packet[parsed.transport_offset..parsed.length];
+    let pseudo =
+        checksum::pseudo_header(&packet[addresses], parsed.tuple.protocol, transport.len());
+    checksum::fold(pseudo + checksum::sum(transport)) == 0xffff
+}
+
+#[test]
+fn segments_hold_the_payload_in_order_with_right_headers() {
+    for (v6, tcp, vlan) in [
+        (false, true, 0),
+        (true, true, 7),
+        (false, false, 7),
+        (true, false, 0),
+    ] {
+        let mut whole = frame(v6, tcp, vlan);
+        let segments = description(&whole, v6, tcp)
+            .complete(&mut whole, 0)
+            .unwrap()
+            .unwrap();
+        assert_eq!(segments.count(whole.len()), 3);
+        let (mut payload, mut number) = (Vec::new(), 0u16);
+        segments.cut(&whole, &mut Vec::new(), |segment| {
+            let ip = ethernet::Header::parse(segment).unwrap();
+            assert_eq!(ip.vlan, vlan);
+            let packet = &segment[ip.length..];
+            let parsed = IpPacket::parse(packet).unwrap();
+            assert_eq!(parsed.length, packet.len());
+            assert!(packet.len() <= segments.longest());
+            assert!(transport_checksum_is_right(packet, &parsed));
+            if !v6 {
+                let header = ipv4::Header::parse(packet).unwrap();
+                assert_eq!(header.identification, 0xffff_u16.wrapping_add(number));
+            }
+            let transport = &packet[parsed.transport_offset..];
+            if tcp {
+                let sequence = u32::from_be_bytes(transport[4..8].try_into().unwrap());
+                assert_eq!(sequence, 0xffff_ff00_u32.wrapping_add(payload.len() as u32));
+                assert_eq!(transport[13] & (tcp::FIN | 0x08) != 0, number == 2);
+                assert_eq!(transport[13] & CWR != 0, number == 0);
+                payload.extend_from_slice(&transport[24..]);
+            } else {
+                payload.extend_from_slice(&transport[8..]);
+            }
+            number += 1;
+        });
+        assert_eq!(number, 3);
+        assert!(whole.ends_with(&payload) && payload.len() == PAYLOAD);
+    }
+}
+
+#[test]
+fn an_unfilled_checksum_is_filled() {
+    for (v6, tcp) in [(false, true), (true, true), (false, false), (true, false)] {
+        let mut frame = frame(v6, tcp, 0);
+        if !tcp {
+            let at = frame.len() - PAYLOAD - 4;
+            frame[at..at + 2].copy_from_slice(&((PAYLOAD + 8) as u16).to_be_bytes());
+        }
+        let mut description = description(&frame, v6, tcp);
+        description.kind = 0;
+        let start = usize::from(description.checksum_start);
+        let at = start + usize::from(description.checksum_offset);
+        let addresses = if v6 { 22..54 } else { 26..34 };
+        let protocol = if tcp { tcp::PROTOCOL } else { udp::PROTOCOL };
+        let pseudo = checksum::pseudo_header(&frame[addresses], protocol, frame.len() - start);
+        frame[at..at + 2].copy_from_slice(&checksum::fold(pseudo).to_be_bytes());
+        assert_eq!(description.complete(&mut frame, 0), Some(None));
+        let packet = &frame[14..];
+        assert!(transport_checksum_is_right(
+            packet,
+            &IpPacket::parse(packet).unwrap()
+        ));
+    }
+}
+
+#[test]
+fn descriptions_that_do_not_fit_the_frame_are_refused() {
+    let whole = frame(false, true, 0);
+    let right = description(&whole, false, true);
+    let wrong = [
+        Description {
+            segment_size: 0,
+            ..right
+        },
+        Description {
+            kind: TCP_V6,
+            ..right
+        },
+        Description {
+            kind: UDP_SEGMENTS,
+            ..right
+        },
+        Description { kind: 3, ..right },
+        Description {
+            checksum_start: 30,
+            ..right
+        },
+        Description {
+            kind: 0,
+            checksum_start: 65_000,
+            ..right
+        },
+        Description {
+            kind: 0,
+            checksum_offset: 65_000,
+            ..right
+        },
+    ];
+    for description in wrong {
+        assert_eq!(
+            description.complete(&mut whole.clone(), 0),
+            None,
+            "{description:?}"
+        );
+    }
+    for length in 0..54 {
+        assert_eq!(
+            right.complete(&mut whole[..length].to_vec(), 0),
+            None,
+            "{length}"
+        );
+    }
+    assert!(right.complete(&mut whole.clone(), 0).is_some());
+}
+
+#[test]
+fn a_description_survives_its_bytes_and_segments_their_description() {
+    let mut whole = frame(true, true, 0);
+    let given = description(&whole, true, true);
+    assert_eq!(Description::from_bytes(&given.to_bytes()), given);
+    let segments = given.complete(&mut whole, 0).unwrap().unwrap();
+    let again = segments.moved(4).moved(-4).describe();
+    assert_eq!(again.complete(&mut whole, 0), Some(Some(segments)));
+}
