@@ -1,0 +1,131 @@
+package edge
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
+)
+
+func binding(name, owner string, match *api.Match) *control.EdgeBinding {
+	return &control.EdgeBinding{Edge: name, EdgeCustomer: owner, Ingress: true, Match: match}
+}
+
+func asks(customer, chain string, edges ...*control.EdgeBinding) *control.Prepare {
+	return &control.Prepare{Customer: customer, Chain: chain, ChainLabel: 16, Edges: edges}
+}
+
+func TestEdgesAreGrantedToTheirCustomers(t *testing.T) {
+	c := &Controller{site: "office", look: func(customer, name string) (Status, bool) {
+		s, ok := map[string]Status{"acme/lan": {Customer: "acme", Up: true}, "acme/dead": {Customer: "acme", Reason: "no carrier"},
+			"/inet": {Up: true}}[customer+"/"+name]
+		return s, ok
+	}}
+	port80 := &api.Match{DestinationPorts: []string{"80"}, Protocols: []string{"tcp"}}
+	held := []*control.Prepare{asks("acme", "web", binding("lan", "acme", port80)),
+		asks("umbra", "all", binding("inet", "", &api.Match{SourcePrefixes: []string{"10.1.0.0/16"}}))}
+	for _, test := range []struct {
+		name    string
+		request *control.Prepare
+		reason  string // "": accepted
+	}{
+		{"own edge", asks("acme", "mail", binding("lan", "acme", &api.Match{DestinationPorts: []string{"25"}})), ""},
+		{"shared edge", asks("acme", "mail", binding("inet", "", &api.Match{SourcePrefixes: []string{"10.2.0.0/16"}})), ""},
+		{"unknown", asks("acme", "mail", binding("wan", "acme", nil)), "edges[0]: edge acme/wan: site office has no such edge"},
+		{"another's", asks("umbra", "mail", binding("lan", "acme", nil)), "belongs to customer acme, not umbra"},
+		{"down", asks("acme", "mail", binding("dead", "acme", nil)), "is down: no carrier"},
+		{"the same match", asks("acme", "mail", binding("lan", "acme", port80)), "the match equals that of chain acme/web"},
+		{"wider", asks("acme", "mail", binding("lan", "acme", &api.Match{})), ""},
+		{"narrower", asks("acme", "mail", binding("lan", "acme", &api.Match{DestinationPorts: []string{"80"}, Protocols: []string{"tcp"},
+			DestinationPrefixes: []string{"198.51.100.0/24"}})), ""},
+		{"crossing", asks("acme", "mail", binding("lan", "acme", &api.Match{DestinationPrefixes: []string{"198.51.100.0/24"}})),
+			"the match crosses that of chain acme/web"},
+		{"the same on a shared edge", asks("acme", "mail", binding("inet", "", &api.Match{SourcePrefixes: []string{"10.1.0.0/16"}})),
+			"the match equals that of chain umbra/all"},
+		{"another version of the chain", asks("acme", "web", binding("lan", "acme", port80)), ""},
+		{"unreadable", asks("acme", "mail", binding("lan", "acme", &api.Match{DestinationPorts: []string{"http"}})),
+			`match.destinationPorts[0]: "http" is no port or range; write 80 or 8000-8080`},
+		{"the second of two", asks("acme", "mail", binding("lan", "acme", &api.Match{Protocols: []string{"udp"}}), binding("wan", "acme", nil)),
+			"edges[1]: edge acme/wan"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			rejection := c.admit(test.request, held)
+			switch {
+			case test.reason == "" && rejection != nil:
+				t.Errorf("rejected: %s", rejection.Reason)
+			case test.reason != "" && (rejection == nil || !strings.Contains(rejection.Reason, test.reason)):
+				t.Errorf("got %v, want a rejection with %q", rejection, test.reason)
+			}
+		})
+	}
+}
+
+func TestMatchesSayWhatIsWrong(t *testing.T) {
+	for _, test := range []struct {
+		match *api.Match
+		want  string
+	}{
+		{&api.Match{SourcePrefixes: []string{"10.1.0.0/24", "10.1"}}, `sourcePrefixes[1]: "10.1" is no prefix; write for example 10.1.0.0/24`},
+		{&api.Match{DestinationPrefixes: []string{"::/200"}}, `destinationPrefixes[0]: "::/200" is no prefix`},
+		{&api.Match{Protocols: []string{"tcp", "256"}}, `protocols[1]: "256" is no protocol`},
+		{&api.Match{SourcePorts: []string{"90-80"}}, `sourcePorts[0]: "90-80" is no port or range`},
+		{&api.Match{DestinationPorts: []string{"70000"}}, `destinationPorts[0]: "70000" is no port or range`},
+	} {
+		if _, err := ParseMatch(test.match); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%v: %v, want %s", test.match, err, test.want)
+		}
+	}
+}
+
+func match(t *testing.T, m *api.Match) Match {
+	t.Helper()
+	parsed, err := ParseMatch(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func TestNarrowerMatchesComeFirst(t *testing.T) {
+	all := match(t, &api.Match{})
+	tcp := match(t, &api.Match{Protocols: []string{"tcp"}})
+	web := match(t, &api.Match{Protocols: []string{"6"}, DestinationPorts: []string{"80", "8000-8080"}})
+	lan := match(t, &api.Match{SourcePrefixes: []string{"10.1.0.0/24"}})
+	got := MostSpecificFirst([]Match{all, tcp, lan, web}, func(m Match) Match { return m })
+	if want := []Match{lan, web, tcp, all}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestOverlapNeedsEveryField(t *testing.T) {
+	a := match(t, &api.Match{SourcePrefixes: []string{"10.1.0.0/16"}, DestinationPorts: []string{"80-90"}})
+	for text, other := range map[string]struct {
+		m    *api.Match
+		want bool
+	}{
+		"inside":          {&api.Match{SourcePrefixes: []string{"10.1.2.0/24"}, DestinationPorts: []string{"85"}}, true},
+		"other port":      {&api.Match{SourcePrefixes: []string{"10.1.2.0/24"}, DestinationPorts: []string{"91"}}, false},
+		"other prefix":    {&api.Match{SourcePrefixes: []string{"10.2.0.0/16"}}, false},
+		"other family":    {&api.Match{SourcePrefixes: []string{"::/0"}}, false},
+		"everything":      {&api.Match{}, true},
+		"touching ranges": {&api.Match{DestinationPorts: []string{"90-100"}}, true},
+	} {
+		b := match(t, other.m)
+		if a.Overlaps(b) != other.want || b.Overlaps(a) != other.want {
+			t.Errorf("%s: overlap %v, want %v", text, a.Overlaps(b), other.want)
+		}
+	}
+}
+
+func TestSourcesNarrowOnlyWhatDoesNotSpeakOfThem(t *testing.T) {
+	anything := match(t, &api.Match{}).ForSources([]string{"10.9.0.0/24"})
+	if got := anything.SourceStrings(); !reflect.DeepEqual(got, []string{"10.9.0.0/24"}) {
+		t.Errorf("got %v", got)
+	}
+	wide := match(t, &api.Match{SourcePrefixes: []string{"10.0.0.0/8"}}).ForSources([]string{"10.9.0.0/24"})
+	if got := wide.SourceStrings(); !reflect.DeepEqual(got, []string{"10.0.0.0/8"}) {
+		t.Errorf("got %v", got)
+	}
+}
