@@ -92,6 +92,22 @@ pub struct Infeasible {
     pub message: String,
 }
 
+impl Infeasible {
+    /// A chain that no route can carry.
+    pub fn no_route(chain: &str) -> Infeasible {
+        let message = format!(
+            "the chain '{chain}' has no possible route: its limits, the links it would cross or the sites of its VNFs exclude all"
+        );
+        Infeasible { constraints: vec![format!("chain {chain}")], message }
+    }
+
+    /// Demands that load no capacity, so that they can grow without end.
+    pub fn unbounded() -> Infeasible {
+        let message = "no link, site or VNF limits the demands, so no factor on them is the largest".into();
+        Infeasible { constraints: Vec::new(), message }
+    }
+}
+
 impl fmt::Display for Infeasible {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "infeasible: {}", self.message)

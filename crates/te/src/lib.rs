@@ -4,11 +4,14 @@
 //! dynamic program ([`kernel`]) and return a [`solution::Solution`], which [`check`] verifies by a path of its own.
 //! Nothing here does I/O beyond the readers it is given, and nothing is async.
 
+pub mod arc;
 pub mod check;
 pub mod constrained;
 pub mod error;
 pub mod generate;
 pub mod heuristic;
+#[cfg(feature = "highs")]
+pub mod highs;
 pub mod import;
 pub mod instance;
 pub mod json;

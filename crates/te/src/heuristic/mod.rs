@@ -10,7 +10,9 @@ mod state;
 
 use std::time::Instant;
 
+use crate::error::Infeasible;
 use crate::instance::Instance;
+use crate::model::Model;
 use crate::solution::{Flow, Objective, Solution, Status, value};
 pub use state::{Costs, State};
 
@@ -30,7 +32,15 @@ pub enum Heuristic {
 }
 
 /// Routes all commodities of an instance.
-pub fn solve(instance: &Instance, heuristic: Heuristic, objective: Objective) -> Solution {
+///
+/// # Errors
+/// Under scale: a chain without any route, or demands that load nothing, so that no factor is the largest.
+pub fn solve(
+    model: &Model,
+    instance: &Instance,
+    heuristic: Heuristic,
+    objective: Objective,
+) -> Result<Solution, Infeasible> {
     let start = Instant::now();
     let flows = match (heuristic, objective) {
         (Heuristic::Dp, Objective::Scale) => dp::spread(instance, Costs::for_objective(objective)),
@@ -39,7 +49,15 @@ pub fn solve(instance: &Instance, heuristic: Heuristic, objective: Objective) ->
         (Heuristic::Dp, _) => dp::fill(instance, Costs::for_objective(objective)),
         _ => baseline::fill(instance, heuristic, objective),
     };
-    finish(instance, objective, flows, start)
+    let solution = finish(instance, objective, flows, start);
+    if objective == Objective::Scale && !solution.value.is_finite() {
+        let routed: std::collections::HashSet<usize> = solution.flows.iter().map(|f| f.commodity).collect();
+        return Err(match (0..instance.commodities.len()).find(|c| !routed.contains(c)) {
+            Some(commodity) => Infeasible::no_route(&model.chains[instance.commodities[commodity].chain as usize].id),
+            None => Infeasible::unbounded(),
+        });
+    }
+    Ok(solution)
 }
 
 fn finish(instance: &Instance, objective: Objective, flows: Vec<Flow>, start: Instant) -> Solution {

@@ -56,6 +56,9 @@ pub fn solve(
     if let Some(commodity) = solver.stuck {
         return Err(outcome::stuck(model, instance, commodity));
     }
+    if objective == Objective::Scale && solver.value <= 0.0 {
+        return Err(Infeasible::unbounded());
+    }
     solver.rounds(|s| s.gap() <= options.gap);
     Ok(solver.finish())
 }
@@ -226,6 +229,9 @@ impl<'a> Solver<'a> {
         let none = vec![f64::NEG_INFINITY; self.instance.commodities.len()];
         let (sweeps, mut steepness) = (sweeps(self.instance), 30.0);
         for _ in 0..sweeps {
+            if walk.utilization.iter().all(|u| *u <= 0.0) {
+                break;
+            }
             walk.sweep(
                 &mut self.columns,
                 &Potential {
@@ -402,6 +408,7 @@ impl<'a> Solver<'a> {
                     .collect();
                 new += self.price_out(&smooth, &solved.marginal, threshold);
             }
+            if std::env::var("TE_DEBUG").is_ok() { eprintln!("rows {} cols {} gap {:.3e} tol {:.3e} reached {:.3e} value {} bound {} new {} rows {}", self.restricted.rows.len(), self.columns.len(), gap, tolerance, solved.gap, self.value, self.bound, new, new_rows); }
             price = solved.price;
             idle = if new == 0 && new_rows == 0 {
                 idle + 1

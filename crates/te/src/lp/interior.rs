@@ -70,6 +70,9 @@ struct Work {
 /// Fraction of the way to the boundary that a step goes.
 const STEP: f64 = 0.99;
 
+/// Most corrections of a direction.
+const REFINEMENTS: usize = 2;
+
 /// Most iterations.
 const ITERATIONS: usize = 80;
 
@@ -309,21 +312,42 @@ impl Master {
                 }
             }
         }
-        matrix.solve(&mut rhs);
+        work.dprice.clear();
+        work.dprice.resize(self.rows, 0.0);
         work.dt = 0.0;
-        if self.scale {
-            // 1ᵀ dπ = 0 determines the free variable.
-            work.dt = rhs.iter().sum::<f64>() / work.border.iter().sum::<f64>();
-            for (d, b) in rhs.iter_mut().zip(&work.border) {
-                *d -= work.dt * b;
+        for _ in 0..=REFINEMENTS {
+            self.correct_direction(matrix, &mut rhs, work);
+            self.recover(work);
+            // What the rows' equations are off by; rounding in the factor would otherwise eat the slacks.
+            let mut off = false;
+            for r in 0..self.rows {
+                let wanted = (work.rc_s[r] - work.slack[r] * work.dprice[r]) / point.price[r];
+                rhs[r] = wanted - work.ds[r];
+                off |= rhs[r].abs() > 1e-4 * work.slack[r];
+            }
+            if !off {
+                break;
             }
         }
-        work.dprice = rhs;
-        self.recover(point, work);
+    }
+
+    /// Solves the bordered system for `rhs` and adds the solution to the direction of the prices and of t.
+    fn correct_direction(&self, matrix: &Cholesky, rhs: &mut [f64], work: &mut Work) {
+        matrix.solve(rhs);
+        let mut dt = 0.0;
+        if self.scale {
+            // 1ᵀ dπ = 0 determines the free variable.
+            let sum: f64 = rhs.iter().sum::<f64>() + work.dprice.iter().sum::<f64>();
+            dt = sum / work.border.iter().sum::<f64>();
+        }
+        work.dt += dt;
+        for (r, d) in rhs.iter().enumerate() {
+            work.dprice[r] += d - if self.scale { dt * work.border[r] } else { 0.0 };
+        }
     }
 
     /// dz, dx, dy and ds from the rows' direction.
-    fn recover(&self, point: &Point, work: &mut Work) {
+    fn recover(&self, work: &mut Work) {
         work.dz.clear();
         work.dx.clear();
         work.dmarginal.clear();
@@ -349,11 +373,11 @@ impl Master {
                 work.dx.push(work.h[column] - work.theta[column] * *dz);
             }
         }
-        work.ds.clear();
-        for r in 0..self.rows {
-            work.ds
-                .push((work.rc_s[r] - work.slack[r] * work.dprice[r]) / point.price[r]);
-        }
+        // From the columns' steps, not from the complementarity: slacks must follow what is really loaded.
+        let mut ds = std::mem::take(&mut work.ds);
+        self.load(&work.dx, &mut ds);
+        ds.iter_mut().for_each(|d| *d = work.dt - *d);
+        work.ds = ds;
     }
 
     fn step_lengths(&self, point: &Point, work: &Work, fraction: f64) -> (f64, f64) {

@@ -67,13 +67,5 @@ pub fn overloaded(model: &Model, instance: &Instance, price: &[f64], bound: f64)
 
 /// A chain whose every route is forbidden or blocked.
 pub fn stuck(model: &Model, instance: &Instance, commodity: usize) -> Infeasible {
-    let chain = &model.chains[instance.commodities[commodity].chain as usize];
-    let message = format!(
-        "the chain '{}' has no possible route: its limits, the links it would cross or the sites of its VNFs exclude all",
-        chain.id
-    );
-    Infeasible {
-        constraints: vec![format!("chain {}", chain.id)],
-        message,
-    }
+    Infeasible::no_route(&model.chains[instance.commodities[commodity].chain as usize].id)
 }
