@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/switchboard-project/switchboard/internal/hostnet"
 )
 
 // echoServer answers each line of a TCP connection with the same line, in a machine of the laboratory.
@@ -145,4 +147,33 @@ func (f *flows) locals() map[uint16]bool {
 		ports[one.Local.Port()] = true
 	}
 	return ports
+}
+
+// connectOnce opens a connection, exchanges one line and closes it; it returns the local port.
+func (l *laboratory) connectOnce(machine string, server netip.AddrPort) (uint16, error) {
+	namespace, err := hostnet.OpenNamespace(l.name + "." + machine)
+	if err != nil {
+		return 0, err
+	}
+	defer namespace.Close()
+	var connection net.Conn
+	err = namespace.Do(func() (err error) {
+		dialer := net.Dialer{Timeout: 5 * time.Second, FallbackDelay: -1}
+		connection, err = dialer.Dial("tcp", server.String())
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer connection.Close()
+	if err := connection.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		return 0, err
+	}
+	if _, err := io.WriteString(connection, "hello\n"); err != nil {
+		return 0, err
+	}
+	if answer, err := bufio.NewReader(connection).ReadString('\n'); err != nil || answer != "hello\n" {
+		return 0, fmt.Errorf("answer %q, %v", answer, err)
+	}
+	return connection.LocalAddr().(*net.TCPAddr).AddrPort().Port(), nil
 }

@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/gen/switchboard/api/v1/apiv1connect"
+)
+
+// www is the laboratory's server on the Internet side.
+const (
+	www     = "198.51.100.80"
+	wwwIPv6 = "2001:db8:ffff::80"
+)
+
+// activation is how long a chain may take to become active.
+const activation = 20 * time.Second
+
+func (l *laboratory) client() apiv1connect.SwitchboardServiceClient {
+	return apiv1connect.NewSwitchboardServiceClient(http.DefaultClient, l.api)
+}
+
+// list reads resources of a kind over the API.
+func (l *laboratory) list(t *testing.T, kind, customer, name string) []*api.Resource {
+	t.Helper()
+	answer, err := l.client().List(context.Background(), connect.NewRequest(&api.ListRequest{Kind: kind, Customer: customer, Name: name}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.Msg.Resources
+}
+
+// chainSpec is a chain of the tests. Tests run beside each other by matching ports of their own.
+type chainSpec struct {
+	name, customer, edge string
+	// match and vnfs are YAML in flow style.
+	match string
+	vnfs  []string
+}
+
+func (c chainSpec) text() string {
+	vnfs := make([]string, 0, len(c.vnfs))
+	for _, vnf := range c.vnfs {
+		if !strings.HasPrefix(vnf, "{") {
+			vnf = "{vnf: " + vnf + "}"
+		}
+		vnfs = append(vnfs, vnf)
+	}
+	return fmt.Sprintf(`apiVersion: switchboard/v1
+kind: Chain
+metadata: {name: %s, customer: %s}
+spec:
+  ingress: {edges: [%s], match: %s}
+  vnfs: [%s]
+  egress: {edges: [internet]}
+  demand: {forwardMbps: 10, reverseMbps: 20}
+`, c.name, c.customer, c.edge, c.match, strings.Join(vnfs, ", "))
+}
+
+// activate applies a chain, waits until it is active, and deletes it when the test ends.
+func (l *laboratory) activate(t *testing.T, c chainSpec) {
+	t.Helper()
+	t.Cleanup(func() { l.remove(t, c) })
+	l.change(t, c)
+}
+
+// change applies a chain and waits until this version of it is active.
+func (l *laboratory) change(t *testing.T, c chainSpec) {
+	t.Helper()
+	l.apply(t, c.text())
+	eventually(t, activation, func() error { return l.active(t, c) })
+}
+
+// active says why the last version of a chain is not active.
+func (l *laboratory) active(t *testing.T, c chainSpec) error {
+	found := l.list(t, "chain", c.customer, c.name)
+	if len(found) != 1 {
+		return fmt.Errorf("%d chains %s/%s", len(found), c.customer, c.name)
+	}
+	status := found[0].GetChain().GetStatus()
+	if status.GetPhase() != api.ChainPhase_CHAIN_PHASE_ACTIVE || status.GetObservedGeneration() != found[0].GetMetadata().GetGeneration() {
+		return fmt.Errorf("chain %s/%s is %s at generation %d of %d: %s %s", c.customer, c.name, status.GetPhase(),
+			status.GetObservedGeneration(), found[0].GetMetadata().GetGeneration(), status.GetReasonFrom(), status.GetReason())
+	}
+	return nil
+}
+
+// remove deletes a chain and waits until it is gone.
+func (l *laboratory) remove(t *testing.T, c chainSpec) {
+	t.Helper()
+	l.must(t, "delete", "chain", c.name, "--customer", c.customer)
+	eventually(t, 60*time.Second, func() error {
+		if left := len(l.list(t, "chain", c.customer, c.name)); left > 0 {
+			return fmt.Errorf("chain %s/%s is still there", c.customer, c.name)
+		}
+		return nil
+	})
+}
+
+// routes are the active routes of a chain.
+func (l *laboratory) routes(t *testing.T, c chainSpec) []*api.RouteStatus {
+	t.Helper()
+	found := l.list(t, "chain", c.customer, c.name)
+	if len(found) != 1 {
+		t.Fatalf("%d chains %s/%s", len(found), c.customer, c.name)
+	}
+	var active []*api.RouteStatus
+	for _, route := range found[0].GetChain().GetStatus().GetRoutes() {
+		if route.State == api.RouteState_ROUTE_STATE_ACTIVE {
+			active = append(active, route)
+		}
+	}
+	return active
+}
+
+// instances are the healthy instances of a VNF, by name, with the machine that each is.
+func (l *laboratory) instances(t *testing.T, vnf string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, resource := range l.list(t, "vnfinstance", "", "") {
+		instance := resource.GetVnfInstance()
+		if instance.GetVnf() == vnf && instance.GetState() == api.VnfInstanceState_VNF_INSTANCE_STATE_HEALTHY {
+			found[resource.GetMetadata().GetName()] = strings.TrimPrefix(instance.GetNamespace(), l.name+".")
+		}
+	}
+	if len(found) == 0 {
+		t.Fatalf("VNF %s has no healthy instance", vnf)
+	}
+	return found
+}

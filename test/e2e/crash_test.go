@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+)
+
+// runRecord is what the supervisor notes of a process.
+type runRecord struct {
+	PID      int `json:"pid"`
+	Restarts int `json:"restarts"`
+}
+
+func (l *laboratory) record(t *testing.T, process string) runRecord {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(l.root, l.name, "run", process+".json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var record runRecord
+	if err := json.Unmarshal(text, &record); err != nil {
+		t.Fatal(err)
+	}
+	return record
+}
+
+// kill ends a process of the laboratory as a crash would.
+func (l *laboratory) kill(t *testing.T, process string) {
+	t.Helper()
+	if err := syscall.Kill(l.record(t, process).PID, syscall.SIGKILL); err != nil {
+		t.Fatalf("kill %s: %v", process, err)
+	}
+}
+
+// awaitRestart waits until the supervisor has started a process again after kill.
+func (l *laboratory) awaitRestart(t *testing.T, process string) {
+	t.Helper()
+	before := l.record(t, process)
+	eventually(t, 10*time.Second, func() error {
+		if now := l.record(t, process); now.PID == before.PID && syscall.Kill(now.PID, 0) != nil {
+			return fmt.Errorf("%s was not started again", process)
+		}
+		return nil
+	})
+}
+
+// TestEveryProcessMayCrash kills each process in turn. Connections run on, except through a forwarder that is gone, and
+// afterwards everything is as desired.
+func TestEveryProcessMayCrash(t *testing.T) {
+	const port = 5340
+	l := useLaboratory(t)
+	echoServer(t, l, "www", port)
+	c := chainSpec{"crash", "acme", "office-lan", `{protocols: [tcp], destinationPorts: ["5340"]}`, []string{"pair", "nat"}}
+	l.activate(t, c)
+	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
+	labels := fmt.Sprint(l.routes(t, c))
+	for _, process := range l.processes(t) {
+		t.Run(process, func(t *testing.T) {
+			f := startFlows(t, l, "acme-host", server, 10)
+			time.Sleep(300 * time.Millisecond)
+			f.longest()
+			l.kill(t, process)
+			l.awaitRestart(t, process)
+			time.Sleep(time.Second)
+			carries := strings.HasPrefix(process, "forwarder-") || process == "underlay"
+			if longest := f.longest(); !carries && longest > longestStall {
+				t.Errorf("a connection waited %s for an answer", longest)
+			}
+			eventually(t, activation, func() error { return l.settled(t, c) })
+			if _, err := l.connectOnce("acme-host", server); err != nil {
+				t.Errorf("new connection: %v", err)
+			}
+			if now := fmt.Sprint(l.routes(t, c)); now != labels {
+				t.Errorf("the chain's routes were\n%s\nand are\n%s", labels, now)
+			}
+			if err := f.end(); err != nil && !carries {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// processes names those that the supervisor runs and that are Switchboard's.
+func (l *laboratory) processes(t *testing.T) []string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(l.root, l.name, "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if name := strings.TrimSuffix(entry.Name(), ".json"); !strings.HasPrefix(name, "http-") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// settled says where the observed state is not the desired one.
+func (l *laboratory) settled(t *testing.T, c chainSpec) error {
+	t.Helper()
+	if err := l.active(t, c); err != nil {
+		return err
+	}
+	for _, resource := range l.list(t, "site", "", "") {
+		status := resource.GetSite().GetStatus()
+		name := resource.GetMetadata().GetName()
+		if !status.GetConnected() {
+			return fmt.Errorf("site %s is not connected", name)
+		}
+		for _, forwarder := range status.GetForwarders() {
+			if !forwarder.Alive || forwarder.AppliedGeneration != forwarder.DesiredGeneration {
+				return fmt.Errorf("forwarder %s/%s: alive %v, generation %d of %d", name, forwarder.Name, forwarder.Alive, forwarder.AppliedGeneration, forwarder.DesiredGeneration)
+			}
+		}
+	}
+	for _, resource := range l.list(t, "vnfinstance", "", "") {
+		if instance := resource.GetVnfInstance(); instance.GetState() != api.VnfInstanceState_VNF_INSTANCE_STATE_HEALTHY {
+			return fmt.Errorf("instance %s is %s: %s", resource.GetMetadata().GetName(), instance.GetState(), instance.GetReason())
+		}
+	}
+	for _, resource := range l.list(t, "vnf", "", "") {
+		if !resource.GetVnf().GetStatus().GetControllerConnected() {
+			return fmt.Errorf("the controller of VNF %s is not connected", resource.GetMetadata().GetName())
+		}
+	}
+	return nil
+}

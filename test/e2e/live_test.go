@@ -1,0 +1,129 @@
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// longestStall is how long an established connection may wait for an answer while rules change.
+const longestStall = 200 * time.Millisecond
+
+// pairDeployment is the deployment of the VNF "pair" with other numbers of instances and weights.
+func pairDeployment(instances int, weights string) string {
+	return fmt.Sprintf(`apiVersion: switchboard/v1
+kind: VnfDeployment
+metadata: {name: pair-west}
+spec: {vnf: pair, site: edge-west, capacity: 2000, instances: %d, weights: %s}
+`, instances, weights)
+}
+
+// TestConnectionsOutliveChanges: while connections run, everything about their chain changes; they notice nothing, and
+// new connections follow the new rules.
+func TestConnectionsOutliveChanges(t *testing.T) {
+	const connections, port = 60, 5330
+	l := useLaboratory(t)
+	echoServer(t, l, "www", port)
+	c := chainSpec{"live", "acme", "office-lan", `{protocols: [tcp], destinationPorts: ["5330"]}`, []string{"pair", "nat"}}
+	l.activate(t, c)
+	t.Cleanup(func() { l.apply(t, pairDeployment(2, "[]")) })
+	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
+	f := startFlows(t, l, "acme-host", server, connections)
+	time.Sleep(time.Second)
+	t.Logf("longest wait with nothing changing: %s", f.longest())
+
+	steps := []struct {
+		name string
+		// change makes the change and returns when it is in force.
+		change func()
+		// shares are what part of new connections each instance gets; nil where it is not about that.
+		shares []float64
+	}{
+		{"a weight is changed", func() { l.deploy(t, 2, "[100, 300]") }, []float64{0.25, 0.75}},
+		{"an instance is added", func() { l.deploy(t, 3, "[100, 100, 100]") }, []float64{1.0 / 3, 1.0 / 3, 1.0 / 3}},
+		{"an instance is drained", func() { l.deploy(t, 3, "[100, 100, 0]") }, []float64{0.5, 0.5, 0}},
+		{"the drained instance is removed", func() { l.deploy(t, 2, "[100, 100]") }, []float64{0.5, 0.5}},
+		{"a function is inserted", func() { c.vnfs = []string{"pair", "filter", "nat"}; l.change(t, c) }, nil},
+		{"the site's rules are sent again", func() { l.kill(t, "site-edge-west"); l.awaitRestart(t, "site-edge-west") }, nil},
+	}
+	for _, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			f.longest()
+			before := f.answers()
+			step.change()
+			time.Sleep(time.Second)
+			if longest := f.longest(); longest > longestStall {
+				t.Errorf("a connection waited %s for an answer", longest)
+			}
+			if f.answers() < before+connections {
+				t.Error("connections stand still")
+			}
+			if step.shares != nil {
+				l.checkShares(t, server, step.shares)
+			}
+		})
+	}
+	if err := f.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// deploy changes the deployment "pair-west" and waits until its instances with a weight are healthy.
+func (l *laboratory) deploy(t *testing.T, instances int, weights string) {
+	t.Helper()
+	l.apply(t, pairDeployment(instances, weights))
+	time.Sleep(time.Second) // rules follow weights
+	eventually(t, activation, func() error {
+		if found := len(l.instances(t, "pair")); found > instances {
+			return fmt.Errorf("%d instances of pair", found)
+		}
+		return nil
+	})
+}
+
+// checkShares opens many connections and counts where they went.
+func (l *laboratory) checkShares(t *testing.T, server netip.AddrPort, shares []float64) {
+	t.Helper()
+	const attempts, tolerance = 1000, 0.1
+	ports := l.openAndClose(t, "acme-host", server, attempts)
+	for index, share := range shares {
+		machine := "pair-west-" + strconv.Itoa(index+1)
+		got := 0
+		for _, entry := range l.conntrack(t, machine, server.Port()) {
+			if ports[entry.sourcePort] {
+				got++
+			}
+		}
+		if part := float64(got) / attempts; part < share-tolerance || part > share+tolerance {
+			t.Errorf("%s got %.3f of new connections, want %.3f", machine, part, share)
+		}
+	}
+}
+
+// openAndClose makes connections one after another, many at once, and returns their local ports.
+func (l *laboratory) openAndClose(t *testing.T, machine string, server netip.AddrPort, count int) map[uint16]bool {
+	t.Helper()
+	const atOnce = 40
+	var mutex sync.Mutex
+	var working sync.WaitGroup
+	ports := map[uint16]bool{}
+	for worker := range atOnce {
+		working.Go(func() {
+			for number := worker; number < count; number += atOnce {
+				port, err := l.connectOnce(machine, server)
+				if err != nil {
+					t.Errorf("connection %d: %v", number, err)
+					return
+				}
+				mutex.Lock()
+				ports[port] = true
+				mutex.Unlock()
+			}
+		})
+	}
+	working.Wait()
+	return ports
+}

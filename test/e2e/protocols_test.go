@@ -1,0 +1,200 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestProtocols: what customers send passes, in both families and in every size.
+func TestProtocols(t *testing.T) {
+	l := useLaboratory(t)
+	l.activate(t, chainSpec{"all-ipv4", "acme", "office-lan", "{destinationPrefixes: [0.0.0.0/0]}", []string{"west", "nat"}})
+	l.activate(t, chainSpec{"all-ipv6", "acme", "office-lan", `{destinationPrefixes: ["::/0"]}`, []string{"west"}})
+	l.activate(t, chainSpec{"all", "globex", "office-vlan", "{destinationPrefixes: [0.0.0.0/0]}", []string{"west", "nat"}})
+
+	passes := []struct {
+		name, machine string
+		words         []string
+		want          string
+	}{
+		{"ICMP", "acme-host", []string{"ping", "-c", "3", "-i", "0.2", "-W", "2", www}, " 0% packet loss"},
+		{"ICMPv6", "acme-host", []string{"ping", "-c", "3", "-i", "0.2", "-W", "2", wwwIPv6}, " 0% packet loss"},
+		{"HTTP", "acme-host", []string{"curl", "-sS", "-m", "10", "http://" + www + "/"}, "hello 203.0.113."},
+		{"HTTP over IPv6", "acme-host", []string{"curl", "-sS", "-m", "10", "http://[" + wwwIPv6 + "]/"}, "hello [2001:db8:a::10]"},
+		{"VLAN", "globex-host", []string{"curl", "-sS", "-m", "10", "http://" + www + "/"}, "hello 203.0.113."},
+		{"fragments", "acme-host", []string{"ping", "-c", "3", "-i", "0.2", "-W", "2", "-M", "dont", "-s", "4000", www}, " 0% packet loss"},
+		{"fragments over IPv6", "acme-host", []string{"ping", "-c", "3", "-i", "0.2", "-W", "2", "-M", "dont", "-s", "4000", wwwIPv6}, " 0% packet loss"},
+		{"1500 bytes", "acme-host", []string{"ping", "-c", "3", "-i", "0.2", "-W", "2", "-M", "dont", "-s", "1472", www}, " 0% packet loss"},
+		{"a large transfer", "acme-host", []string{"curl", "-sS", "-m", "30", "-o", "/dev/null", "-w", "%{size_download}", "http://" + www + "/bytes/20000000"}, "20000000"},
+		{"a large transfer over IPv6", "acme-host", []string{"curl", "-sS", "-m", "30", "-o", "/dev/null", "-w", "%{size_download}", "http://[" + wwwIPv6 + "]/bytes/20000000"}, "20000000"},
+	}
+	for _, one := range passes {
+		t.Run(one.name, func(t *testing.T) {
+			output, err := l.run(one.machine, one.words...)
+			if err != nil || !strings.Contains(output, one.want) {
+				t.Errorf("no %q: %v\n%s", one.want, err, output)
+			}
+		})
+	}
+	t.Run("path MTU discovery", func(t *testing.T) { checkPathMTU(t, l) })
+	t.Run("UDP", func(t *testing.T) { checkUDP(t, l) })
+}
+
+// checkPathMTU: a packet that must not be fragmented and does not fit is answered with the size that does.
+func checkPathMTU(t *testing.T, l *laboratory) {
+	for address, complaint := range map[string]string{www: "Frag needed", wwwIPv6: "Packet too big"} {
+		output, err := l.run("acme-host", "ping", "-c", "1", "-W", "1", "-M", "do", "-s", "1472", address)
+		// A host that knows the path's size says so itself.
+		if err == nil || !strings.Contains(output, complaint) && !strings.Contains(output, "message too long") {
+			t.Errorf("%s: %v\n%s", address, err, output)
+		}
+		l.mustRun(t, "acme-host", "ping", "-c", "1", "-W", "2", "-M", "do", "-s", "1300", address)
+	}
+}
+
+func checkUDP(t *testing.T, l *laboratory) {
+	var server net.PacketConn
+	l.inside(t, "www", func() (err error) {
+		server, err = net.ListenPacket("udp", ":5399")
+		return err
+	})
+	defer server.Close()
+	go func() {
+		datagram := make([]byte, 2048)
+		for {
+			length, from, err := server.ReadFrom(datagram)
+			if err != nil {
+				return
+			}
+			_, _ = server.WriteTo(datagram[:length], from)
+		}
+	}()
+	var client net.Conn
+	l.inside(t, "acme-host", func() (err error) {
+		client, err = net.Dial("udp", www+":5399")
+		return err
+	})
+	defer client.Close()
+	for number := range 20 {
+		want := fmt.Sprintf("datagram %d", number)
+		_ = client.SetDeadline(time.Now().Add(2 * time.Second))
+		if _, err := io.WriteString(client, want); err != nil {
+			t.Fatal(err)
+		}
+		answer := make([]byte, 100)
+		length, err := client.Read(answer)
+		if err != nil || string(answer[:length]) != want {
+			t.Fatalf("answer %q, %v", answer[:length], err)
+		}
+	}
+}
+
+// TestCustomersDoNotMix: two customers with the same addresses, through the same instances, each reach the server
+// under an address of their own.
+func TestCustomersDoNotMix(t *testing.T) {
+	l := useLaboratory(t)
+	for customer, edge := range map[string]string{"acme": "office-lan", "globex": "office-vlan"} {
+		l.activate(t, chainSpec{"mixed", customer, edge, `{protocols: [tcp], destinationPorts: ["80"]}`, []string{"west", "nat"}})
+	}
+	addresses := map[string]string{}
+	for _, machine := range []string{"acme-host", "globex-host"} {
+		output := l.mustRun(t, machine, "curl", "-sS", "-m", "10", "http://"+www+"/")
+		words := strings.Fields(output)
+		if len(words) < 2 {
+			t.Fatalf("%s got %q", machine, output)
+		}
+		host, _, err := net.SplitHostPort(strings.TrimSuffix(words[1], ","))
+		if err != nil {
+			t.Fatal(err)
+		}
+		addresses[host] = machine
+	}
+	if len(addresses) != 2 {
+		t.Errorf("the server saw both customers as %v", addresses)
+	}
+	if output, err := l.run("globex-host", "ping", "-c", "1", "-W", "1", "10.1.0.11"); err == nil {
+		t.Errorf("globex reaches acme's host:\n%s", output)
+	}
+}
+
+// TestCaptureDecodes: tshark reads a capture of the wide area as VXLAN, the labels that the routes name, and the inner
+// packet.
+func TestCaptureDecodes(t *testing.T) {
+	l := useLaboratory(t)
+	c := chainSpec{"capture", "acme", "office-lan", "{protocols: [icmp]}", []string{"west"}}
+	l.activate(t, c)
+	route := l.routes(t, c)[0]
+	file := filepath.Join(t.TempDir(), "wan.pcap")
+	capture := l.capture(t, "office", file)
+	time.Sleep(300 * time.Millisecond)
+	l.mustRun(t, "acme-host", "ping", "-c", "5", "-i", "0.2", "-W", "2", www)
+	time.Sleep(300 * time.Millisecond)
+	capture()
+	output, err := exec.Command("tshark", "-r", file, "-Y", "vxlan && icmp", "-T", "fields", "-E", "separator=/s",
+		"-e", "icmp.type", "-e", "udp.dstport", "-e", "mpls.label", "-e", "ip.dst").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	for _, line := range strings.Split(strings.TrimSpace(string(output)), "\n") {
+		words := strings.Fields(line)
+		if len(words) < 4 || words[1] != "4789" {
+			t.Fatalf("tshark decodes %q", line)
+		}
+		seen[words[0]+" "+words[2]+" "+words[3][strings.LastIndex(words[3], ",")+1:]]++
+	}
+	forward := fmt.Sprintf("8 %d,%d %s", route.ChainLabel, route.EgressLabel, www)
+	reverse := fmt.Sprintf("0 %d,%d 10.1.0.10", route.ChainLabel+1, route.EgressLabel)
+	for _, want := range []string{forward, reverse} {
+		if seen[want] != 5 {
+			t.Errorf("%d packets are %q, want 5; all: %v", seen[want], want, seen)
+		}
+	}
+}
+
+// capture writes a site's wide-area side to a file until the returned function is called.
+func (l *laboratory) capture(t *testing.T, site, file string) func() {
+	t.Helper()
+	out, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	command := exec.CommandContext(ctx, l.program, "lab", "pcap", "--state", l.root, site)
+	command.Stdout = out
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		cancel()
+		_ = command.Wait()
+		out.Close()
+	}
+}
+
+// TestLinksAreAsConfigured: round trips between sites are within 10 % or 0.3 ms of the file.
+func TestLinksAreAsConfigured(t *testing.T) {
+	l := useLaboratory(t)
+	for _, line := range strings.Split(l.must(t, "lab", "status"), "\n") {
+		words := strings.Fields(line)
+		// "office - dc   18.00 ms   18.11 ms   1000 Mbit/s"
+		if len(words) != 9 || words[1] != "-" {
+			continue
+		}
+		want, err1 := strconv.ParseFloat(words[3], 64)
+		got, err2 := strconv.ParseFloat(words[5], 64)
+		if err1 != nil || err2 != nil || got < want || got-want > max(0.3, want/10) {
+			t.Errorf("%s to %s: configured %s ms, measured %s ms", words[0], words[2], words[3], words[5])
+		}
+	}
+}
