@@ -4,7 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
+	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
+	"github.com/switchboard-project/switchboard/internal/hostnet"
 )
 
 const (
@@ -12,41 +17,227 @@ const (
 	active    = control.VersionState_VERSION_STATE_ACTIVE
 )
 
-func TestTwoSitesFollowAChain(t *testing.T) {
-	if !inOwnNetwork(t) {
-		return
-	}
+// grant takes the web chain through two-phase commit with the firewall's and the office's controllers.
+func (w *world) grant(transaction string, label uint32) {
+	w.t.Helper()
+	deadline := time.Now().Add(time.Minute).UnixMilli()
+	w.reserve(transaction, "cloud", "vnf.firewall", &control.Prepare{Customer: "acme", Chain: "web", ChainLabel: label,
+		CoordinatorSite: globalSite, DeadlineUnixMs: deadline,
+		Allocations: []*control.Allocation{{Position: 1, Loads: []*control.SiteLoad{{Site: "cloud", Load: 60}}}}})
+	w.reserve(transaction, "office", "edge", &control.Prepare{Customer: "acme", Chain: "web", ChainLabel: label,
+		CoordinatorSite: globalSite, DeadlineUnixMs: deadline, Edges: []*control.EdgeBinding{{Edge: "lan", EdgeCustomer: "acme", Ingress: true}}})
+}
+
+func (w *world) appliedEverywhere(revision uint64) {
+	w.t.Helper()
+	w.eventually("both sites apply the revision", func() bool {
+		return w.sites["office"].progress().AppliedRevision == revision && w.sites["cloud"].progress().AppliedRevision == revision
+	})
+}
+
+// activeWorld is two sites with the web chain active over two instances.
+func activeWorld(t *testing.T) *world {
+	t.Helper()
 	w := newWorld(t, "office", "cloud")
 	w.tellDirectory()
 	w.sites["cloud"].startController("firewall")
-	prepare := &control.Prepare{Customer: "acme", Chain: "web", ChainLabel: 16, CoordinatorSite: "office",
-		DeadlineUnixMs: time.Now().Add(time.Minute).UnixMilli()}
-	withLoad := &control.Prepare{Customer: "acme", Chain: "web", ChainLabel: 16, CoordinatorSite: "office", DeadlineUnixMs: prepare.DeadlineUnixMs,
-		Allocations: []*control.Allocation{{Position: 1, Loads: []*control.SiteLoad{{Site: "cloud", Load: 60}}}}}
-	w.reserve("t1", "cloud", "vnf.firewall", withLoad)
-	withEdge := &control.Prepare{Customer: "acme", Chain: "web", ChainLabel: 16, CoordinatorSite: "office", DeadlineUnixMs: prepare.DeadlineUnixMs,
-		Edges: []*control.EdgeBinding{{Edge: "lan", EdgeCustomer: "acme", Ingress: true}}}
-	w.reserve("t1", "office", "edge", withEdge)
-
+	w.grant("t1", 16)
 	began := time.Now()
 	w.tell("chain.acme.web", webChain(1, preparing))
-	w.eventually("both sites apply revision 1", func() bool {
-		return w.sites["office"].progress().AppliedRevision == 1 && w.sites["cloud"].progress().AppliedRevision == 1
-	})
+	w.appliedEverywhere(1)
 	t.Logf("prepared in %v", time.Since(began))
 	if n := len(w.sites["office"].forwarder.current().Edges[0].Classifiers); n != 0 {
 		t.Errorf("%d classifiers while the version is being prepared", n)
 	}
 	began = time.Now()
 	w.tell("chain.acme.web", webChain(2, active))
-	w.eventually("both sites apply revision 2", func() bool {
-		return w.sites["office"].progress().AppliedRevision == 2 && w.sites["cloud"].progress().AppliedRevision == 2
-	})
+	w.appliedEverywhere(2)
 	t.Logf("activated in %v", time.Since(began))
+	return w
+}
+
+func TestTwoSitesFollowAChain(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := activeWorld(t)
 	if n := len(w.sites["office"].forwarder.current().Edges[0].Classifiers); n != 1 {
 		t.Errorf("%d classifiers, want 1", n)
 	}
 	if n := len(w.sites["cloud"].forwarder.current().Attachments); n != 2 {
 		t.Errorf("%d attachments, want one of each instance", n)
+	}
+	record := &control.InstanceRecord{}
+	w.eventually("instances are published with their chains", func() bool {
+		return w.sites["cloud"].published("instance.firewall.fw-1", record) && len(record.Observed.Chains) == 1
+	})
+	if record.Observed.Chains[0] != "acme/web" || record.Observed.State != api.VnfInstanceState_VNF_INSTANCE_STATE_HEALTHY {
+		t.Errorf("instance: %v", record)
+	}
+
+	if err := w.sites[globalSite].connection.Published().Delete(w.ctx, "chain.acme.web"); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("nothing is left of a deleted chain", func() bool {
+		set := w.sites["cloud"].forwarder.current()
+		names, err := hostnet.NamespaceNames(w.prefix)
+		return len(set.Paths)+len(set.Attachments)+len(set.Peers) == 0 && err == nil && len(names) == 2 &&
+			!w.sites["cloud"].published("progress.acme.web", &control.ChainProgress{}) && w.sites["cloud"].records() == 0
+	})
+}
+
+// records counts what the VNF agent keeps.
+func (s *testSite) records() int {
+	entries, err := s.connection.Local(instancesBucket).List(s.world.ctx, "")
+	if err != nil {
+		s.world.t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func TestRestartChangesNothing(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := activeWorld(t)
+	for _, name := range []string{"cloud", "office"} {
+		s := w.sites[name]
+		before := s.forwarder.current()
+		s.stop()
+		s.start()
+		time.Sleep(time.Second)
+		if after := s.forwarder.current(); !proto.Equal(before, after) {
+			t.Errorf("site %s: rules changed with a restart:\n%v\n%v", name, before, after)
+		}
+		if p := s.progress(); p.AppliedRevision != 2 || p.Problem != "" {
+			t.Errorf("site %s: progress %v", name, p)
+		}
+	}
+	w.tell("chain.acme.web", webChain(3, active))
+	w.appliedEverywhere(3)
+}
+
+func TestDeadInstanceGetsNoNewFlows(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := activeWorld(t)
+	cloud := w.sites["cloud"]
+	state := func(id string) (rules.AttachmentState, uint32) {
+		set := cloud.forwarder.current()
+		for _, a := range set.Attachments {
+			if a.Instance == id {
+				return a.State, set.Paths[0].Stages[0].Downstream.Local[0].Weight
+			}
+		}
+		return 0, 0
+	}
+	if err := hostnet.DeleteNamespace(w.prefix + "cloud-fw-1"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	w.eventually("the dead instance has no weight", func() bool {
+		s, weight := state("fw-1")
+		return s == rules.AttachmentState_ATTACHMENT_STATE_DEAD && weight == 0
+	})
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("noticed after %v", took)
+	}
+	record := &control.InstanceRecord{}
+	w.eventually("the reason is published", func() bool {
+		return cloud.published("instance.firewall.fw-1", record) && record.Observed.Reason != ""
+	})
+	if want := "namespace " + w.prefix + "cloud-fw-1 is gone"; record.Observed.Reason != want {
+		t.Errorf("reason %q, want %q", record.Observed.Reason, want)
+	}
+	forwarder := &control.ForwarderRecord{}
+	w.eventually("other sites see half the weight", func() bool {
+		return cloud.published("forwarder.f1", forwarder) && forwarder.VnfWeights["firewall"] == 100
+	})
+	w.eventually("it returns", func() bool {
+		s, weight := state("fw-1")
+		return s == rules.AttachmentState_ATTACHMENT_STATE_ACTIVE && weight > 0
+	})
+}
+
+func TestInstanceDrainsAndGoes(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := activeWorld(t)
+	cloud := w.sites["cloud"]
+	id := ""
+	for _, a := range cloud.forwarder.current().Attachments {
+		if a.Instance == "fw-2" {
+			id = a.Id
+		}
+	}
+	cloud.forwarder.change(w.ctx, func() { cloud.forwarder.status.AttachmentFlows[id] = 3 })
+	w.tell("directory.deployment.fw", &control.DeploymentRecord{Deployment: "fw", Spec: &api.VnfDeploymentSpec{Vnf: "firewall",
+		Site: "cloud", Capacity: 100, Instances: 1}})
+	draining := func() bool {
+		for _, a := range cloud.forwarder.current().Attachments {
+			if a.Id == id {
+				return a.State == rules.AttachmentState_ATTACHMENT_STATE_DRAINING
+			}
+		}
+		return false
+	}
+	w.eventually("the instance drains", draining)
+	for range 5 { // reports with connections left
+		cloud.forwarder.change(w.ctx, func() {})
+		time.Sleep(100 * time.Millisecond)
+	}
+	if !draining() || !hostnet.NamespaceExists(w.prefix+"cloud-fw-2") {
+		t.Fatal("the instance went while it had connections")
+	}
+	cloud.forwarder.change(w.ctx, func() { delete(cloud.forwarder.status.AttachmentFlows, id) })
+	time.Sleep(20 * time.Millisecond)
+	cloud.forwarder.change(w.ctx, func() {})
+	w.eventually("the instance goes", func() bool {
+		return !hostnet.NamespaceExists(w.prefix+"cloud-fw-2") && len(cloud.forwarder.current().Attachments) == 1
+	})
+}
+
+func TestForwarderThatRefusesIsNamed(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := activeWorld(t)
+	f := w.sites["office"].forwarder
+	w.tell("directory.edge.acme.second", &control.EdgeRecord{Edge: "second", Customer: "acme", Spec: &api.EdgeSpec{Kind: api.EdgeKind_EDGE_KIND_LAN,
+		Site: "office", Interface: "lo", Prefixes: []string{"10.2.0.0/24"}}})
+	w.eventually("rules with the edge", func() bool { return len(f.current().Edges) == 2 })
+	f.mu.Lock()
+	f.frozen = true
+	f.mu.Unlock()
+	next := webChain(3, active)
+	next.Versions[0].Match.DestinationPorts = []string{"80"}
+	w.tell("chain.acme.web", next)
+	w.eventually("the refusal is reported", func() bool {
+		f.change(w.ctx, func() {
+			f.status.Refused, f.status.RefusedGeneration = "edges[0]: bad", f.rules.Generation
+		})
+		p := w.sites["office"].progress()
+		return p.Problem == "forwarder f1 refuses its rules: edges[0]: bad" && p.ProblemRevision == 3 && p.AppliedRevision == 2
+	})
+}
+
+func TestForwarderThatVanishesIsNotAlive(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := activeWorld(t)
+	peer := func() *rules.Peer { return w.sites["office"].forwarder.current().Peers[0] }
+	if !peer().Alive {
+		t.Fatal("the peer is not alive at the start")
+	}
+	generation := w.sites["cloud"].forwarder.current().Generation
+	w.sites["cloud"].forwarder.registration.Close()
+	began := time.Now()
+	w.eventually("the other site's rules say so", func() bool { return !peer().Alive })
+	t.Logf("noticed in %v", time.Since(began))
+	if now := w.sites["cloud"].forwarder.current().Generation; now != generation {
+		t.Errorf("the vanished forwarder's own rules changed from %d to %d", generation, now)
 	}
 }

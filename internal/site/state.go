@@ -175,7 +175,3 @@ func (s *state) latency() func(from, to string) float64 {
 	}
 	return s.distances
 }
-
-func (s *state) controllerSite(vnf string) string {
-	return s.directory.vnfs[vnf].GetSpec().GetControllerSite()
-}

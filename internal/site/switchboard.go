@@ -1,6 +1,7 @@
 package site
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -256,7 +257,7 @@ func (s *Switchboard) makeRules(ctx, limited context.Context, patienceOver bool)
 
 // meetNeeds subscribes to what the chains need, and ends what they need no more.
 func (s *Switchboard) meetNeeds(ctx context.Context, in Inputs) error {
-	s.state.need = Needs(in, s.state.controllerSite)
+	s.state.need = Needs(in, s.controllerSite)
 	needed := map[Topic]bool{{s.config.GlobalSite, "directory"}: true, {s.config.GlobalSite, "chain"}: true}
 	for _, topic := range s.state.need.Topics {
 		needed[topic] = true
@@ -358,6 +359,15 @@ func (s *Switchboard) wanted(in Inputs) instance.Wanted {
 
 func allocationOf(p NeededPlace) allocationKey {
 	return allocationKey{p.VNF, p.Record.Customer, p.Record.Chain, p.ChainLabel, p.Position}
+}
+
+// controllerSite is where a VNF's controller publishes: the global site where its catalogue entry names none.
+func (s *Switchboard) controllerSite(vnf string) string {
+	v := s.state.directory.vnfs[vnf]
+	if v == nil {
+		return ""
+	}
+	return cmp.Or(v.GetSpec().GetControllerSite(), s.config.GlobalSite)
 }
 
 // lookUpEdge answers the edge controller.

@@ -195,10 +195,12 @@ func (s *testSite) startController(name string) {
 
 // fakeForwarder applies every rule set at once and reports it.
 type fakeForwarder struct {
-	mu     sync.Mutex
-	rules  *rules.RuleSet
-	status *rules.Status
-	store  *bus.Store
+	mu           sync.Mutex
+	rules        *rules.RuleSet
+	status       *rules.Status
+	frozen       bool // takes rules and does not apply them
+	store        *bus.Store
+	registration *bus.Registration
 }
 
 func (s *testSite) startForwarder() {
@@ -206,7 +208,8 @@ func (s *testSite) startForwarder() {
 	f := &fakeForwarder{store: s.connection.Local(statusBucket),
 		status: &rules.Status{Site: s.config.Site, Forwarder: "f1", Incarnation: 1, AttachmentFlows: map[string]uint64{}}}
 	s.forwarder = f
-	if _, err := s.connection.Register(s.world.ctx, "forwarder", "f1", nil); err != nil {
+	var err error
+	if f.registration, err = s.connection.Register(s.world.ctx, "forwarder", "f1", nil); err != nil {
 		s.world.t.Fatal(err)
 	}
 	sets, err := s.connection.Local(rulesBucket).Watch(s.world.ctx, "f1")
@@ -220,7 +223,12 @@ func (s *testSite) startForwarder() {
 				if err := proto.Unmarshal(e.Value, set); err != nil {
 					s.world.t.Error(err)
 				}
-				f.change(s.world.ctx, func() { f.rules = set; f.status.AppliedGeneration = set.Generation })
+				f.change(s.world.ctx, func() {
+					f.rules = set
+					if !f.frozen {
+						f.status.AppliedGeneration = set.Generation
+					}
+				})
 			}
 		}
 	}()
