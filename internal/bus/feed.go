@@ -33,8 +33,10 @@ type feed struct {
 	// synchronised is called once, when the state at the beginning has been given.
 	synchronised func()
 
-	done    bool // synchronised was called
-	created time.Time
+	done    bool              // synchronised was called
+	created time.Time         // of the bucket
+	last    uint64            // the bucket's last revision when reading of the whole began
+	heard   time.Time         // when the reading was last interrupted
 	next    uint64            // first revision not yet seen; 0 before any state
 	known   map[string]uint64 // keys with a value
 }
@@ -86,6 +88,7 @@ func (f *feed) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer func() { f.heard = time.Now() }()
 	var seen map[string]bool
 	if whole {
 		seen = map[string]bool{}
@@ -145,7 +148,8 @@ func (f *feed) consume(ctx context.Context, inbox string) (whole bool, pending u
 		return false, 0, err
 	}
 	info := s.CachedInfo()
-	whole = f.next == 0 || !info.Created.Equal(f.created) || info.State.LastSeq+1 < f.next
+	whole = f.next == 0 || !info.Created.Equal(f.created) || info.State.LastSeq+1 < f.next ||
+		time.Since(f.heard) > resumeLimit // deletions' markers may be gone
 	config := jetstream.ConsumerConfig{
 		DeliverSubject:    inbox,
 		DeliverPolicy:     jetstream.DeliverLastPerSubjectPolicy,
@@ -165,7 +169,7 @@ func (f *feed) consume(ctx context.Context, inbox string) (whole bool, pending u
 	}
 	f.created = info.Created
 	if whole {
-		f.next = 1
+		f.next, f.last = 1, info.State.LastSeq
 	}
 	return whole, consumer.CachedInfo().NumPending + consumer.CachedInfo().Delivered.Consumer, nil
 }

@@ -42,7 +42,7 @@ func (x *index) change(c change) {
 	}
 	for s := range x.sessions {
 		if s.wants(c.key) {
-			s.mark(c.key, c.revision)
+			s.mark(c.key)
 		}
 	}
 }
@@ -68,10 +68,12 @@ func (x *index) await(ctx context.Context, revision uint64) {
 	}
 }
 
-// open marks the index as whole. The bucket's creation is its epoch: revisions of another one say nothing.
-func (x *index) open(created time.Time) {
+// open marks the index as whole up to a revision, which may be that of a message that is gone. The bucket's creation is
+// its epoch: revisions of another one say nothing.
+func (x *index) open(created time.Time, revision uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.revision = max(x.revision, revision)
 	x.epoch = uint64(created.UnixNano())
 	close(x.ready)
 }
@@ -81,10 +83,20 @@ func (x *index) forget(now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for key, i := range x.items {
-		if i.deleted && now.Sub(i.time) > tombstoneLife {
+		if i.deleted && now.Sub(i.time) > tombstoneLife && !x.awaited(key) {
 			delete(x.items, key)
 		}
 	}
+}
+
+// awaited reports whether a session has yet to send the key. The lock is held.
+func (x *index) awaited(key string) bool {
+	for s := range x.sessions {
+		if s.waiting[key] {
+			return true
+		}
+	}
+	return false
 }
 
 // ancestors calls for the key's every prefix, shortest first, until one is accepted.

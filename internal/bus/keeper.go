@@ -62,8 +62,8 @@ func (k *keeper) keep(ctx context.Context, beats <-chan *nats.Msg) {
 			return
 		case m := <-beats:
 			k.hear(ctx, m)
-		case now := <-tick.C:
-			now = time.Now()
+		case <-tick.C:
+			now := time.Now() // not the tick's own time, which is when it should have come
 			// A late tick says that this process was held up, and so perhaps the agents too: nobody pays for that.
 			if late := now.Sub(last) - period; late > period {
 				k.extend(late)

@@ -103,14 +103,6 @@ func validPrefix(prefix string) error {
 	return validKey(prefix)
 }
 
-// hasPrefix reports whether the key is the prefix or lies below it, token by token.
-func hasPrefix(key, prefix string) bool {
-	if prefix == "" {
-		return true
-	}
-	return strings.HasPrefix(key, prefix) && (len(key) == len(prefix) || key[len(prefix)] == '.')
-}
-
 // validSite checks a site's name: it is one token of a subject and one label of a DNS name.
 func validSite(site string) error {
 	if site == "" || len(site) > 63 {

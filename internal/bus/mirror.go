@@ -44,6 +44,7 @@ type mirror struct {
 	partial map[string]position // of prefixes whose first copying was interrupted
 	stored  map[string]position // as in the bucket
 	refused map[string]bool
+	taken   bool // the last session brought something
 }
 
 // want replaces the prefixes; none empties the copy.
@@ -86,7 +87,7 @@ func (m *mirror) run(life context.Context) {
 			}
 			continue
 		}
-		began := time.Now()
+		m.taken = false
 		err := m.follow(life, l, prefixes)
 		m.write.pending = nil
 		if err == nil {
@@ -96,7 +97,7 @@ func (m *mirror) run(life context.Context) {
 		if life.Err() == nil {
 			m.log.Debug("subscription to be opened again", "of", m.site, "reason", err)
 		}
-		if time.Since(began) > sessionBeat {
+		if m.taken {
 			wait = mirrorRetry
 		}
 		sleep(life, jittered(wait))
@@ -305,6 +306,7 @@ func (t *taking) take(ctx context.Context, b batch) error {
 		return err
 	}
 	t.advance(ctx, b)
+	t.m.taken = true
 	return nil
 }
 

@@ -39,7 +39,7 @@ func newPublisher(life context.Context, config ServerConfig, log *slog.Logger) *
 func (p *publisher) follow(s *Server) {
 	p.store = s.core.Published()
 	f := &feed{store: p.store, prefixes: []string{""}, tombstones: true, changed: p.index.change}
-	f.synchronised = func() { p.index.open(f.created) }
+	f.synchronised = func() { p.index.open(f.created, f.last) }
 	s.run(func() { f.run(p.life) })
 	s.run(func() {
 		tick := time.NewTicker(time.Hour)

@@ -19,8 +19,8 @@ const (
 )
 
 // session is one peer's subscription to this site's published state. It holds no queue of messages: only which keys the
-// peer has not got, in the order of their last revisions. However fast keys change, and however slow the peer, a key
-// waits once, and what is sent is its last value. How much may be on its way is bounded by pace.
+// peer has not got, first come first served. However fast keys change, and however slow the peer, a key waits once, and
+// what is sent is its last value at that moment. How much may be on its way is bounded by pace.
 type session struct {
 	index    *index
 	link     *link
@@ -31,8 +31,8 @@ type session struct {
 	started  bool // guarded by publisher.mu
 
 	// Guarded by index.mu.
-	waiting map[string]uint64 // revision at which the key waits
-	order   []waitingKey      // by revision; those that do not match waiting are void
+	waiting map[string]bool
+	order   []string // the keys that wait
 
 	wake chan struct{} // holds one token while there may be something to do
 
@@ -40,15 +40,10 @@ type session struct {
 	pace *pace
 }
 
-type waitingKey struct {
-	revision uint64
-	key      string
-}
-
 func newSession(x *index, l *link, request openRequest) *session {
 	return &session{
 		index: x, link: l, id: request.session, prefixes: map[string]position{}, stopped: make(chan struct{}),
-		waiting: map[string]uint64{}, wake: make(chan struct{}, 1),
+		waiting: map[string]bool{}, wake: make(chan struct{}, 1),
 		pace: newPace(int(min(request.window, maximumWindow))),
 	}
 }
@@ -70,23 +65,12 @@ func (s *session) lacks(key string, i *item) bool {
 }
 
 // mark says that the peer lacks a key. The index's lock is held.
-func (s *session) mark(key string, revision uint64) {
-	s.waiting[key] = revision
-	s.order = append(s.order, waitingKey{revision, key})
-	if len(s.order) > 64 && len(s.order) > 4*len(s.waiting) {
-		s.compact()
+func (s *session) mark(key string) {
+	if !s.waiting[key] {
+		s.waiting[key] = true
+		s.order = append(s.order, key)
 	}
 	s.poke()
-}
-
-func (s *session) compact() {
-	live := s.order[:0]
-	for _, w := range s.order {
-		if s.waiting[w.key] == w.revision {
-			live = append(live, w)
-		}
-	}
-	s.order = live
 }
 
 func (s *session) poke() {
@@ -103,11 +87,12 @@ func (s *session) begin() {
 	defer x.mu.Unlock()
 	for key, i := range x.items {
 		if s.lacks(key, i) {
-			s.waiting[key] = i.revision
-			s.order = append(s.order, waitingKey{i.revision, key})
+			s.waiting[key] = true
+			s.order = append(s.order, key)
 		}
 	}
-	sort.Slice(s.order, func(i, j int) bool { return s.order[i].revision < s.order[j].revision })
+	// Oldest first, so that a first copying that is interrupted has come somewhere.
+	sort.Slice(s.order, func(i, j int) bool { return x.items[s.order[i]].revision < x.items[s.order[j]].revision })
 	x.sessions[s] = struct{}{}
 }
 
@@ -125,25 +110,25 @@ func (s *session) take(limit int) (batch, int) {
 	defer x.mu.Unlock()
 	b := batch{asOf: uint64(time.Now().UnixNano())}
 	size, n := 0, 0
-	for _, w := range s.order {
-		if s.waiting[w.key] != w.revision {
-			n++
-			continue
-		}
-		i := x.items[w.key]
-		cost := len(w.key) + len(i.value) + changeOverhead
+	for _, key := range s.order {
+		i := x.items[key]
+		cost := len(key) + len(i.value) + changeOverhead
 		if size > 0 && size+cost > limit {
 			break
 		}
 		n++
 		size += cost
-		delete(s.waiting, w.key)
-		b.revision = i.revision
-		b.changes = append(b.changes, batchChange{i.deleted, w.key, i.revision, uint64(i.time.UnixNano()), i.value})
+		delete(s.waiting, key)
+		b.changes = append(b.changes, batchChange{i.deleted, key, i.revision, uint64(i.time.UnixNano()), i.value})
 	}
 	s.order = s.order[n:]
-	if len(s.waiting) == 0 {
-		s.order, b.complete, b.revision = nil, true, x.revision
+	// The peer holds every change before the oldest that waits.
+	b.revision = x.revision
+	for key := range s.waiting {
+		b.revision = min(b.revision, x.items[key].revision-1)
+	}
+	if b.complete = len(s.waiting) == 0; b.complete {
+		s.order = nil
 	}
 	return b, size
 }

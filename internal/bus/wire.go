@@ -57,7 +57,7 @@ type prefixStatus struct {
 	reason string
 }
 
-// batch is some changes in the order of their revisions.
+// batch is some changes, each the last of its key, in no order.
 type batch struct {
 	number   uint64 // 1, 2, 3 …
 	complete bool   // the copy is current
