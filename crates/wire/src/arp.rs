@@ -65,6 +65,17 @@ impl Arp {
         })
     }
 
+    /// What answers a request for an address of ours, which has this Ethernet address.
+    pub fn answered(&self, mac: MacAddress) -> Arp {
+        Arp {
+            operation: Operation::Reply,
+            sender_mac: mac,
+            sender: self.target,
+            target_mac: self.sender_mac,
+            target: self.sender,
+        }
+    }
+
     /// The packet's bytes.
     pub fn to_bytes(&self) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
@@ -99,8 +110,29 @@ mod tests {
         for length in 0..LENGTH {
             assert_eq!(Arp::parse(&bytes[..length]), Err(ParseError::ArpTruncated));
         }
-        let mut other = bytes;
-        other[1] = 6;
-        assert_eq!(Arp::parse(&other), Err(ParseError::ArpUnsupported));
+        for (at, value) in [(1, 6), (2, 9), (4, 8), (5, 16), (7, 3), (6, 1)] {
+            let mut other = bytes;
+            other[at] = value;
+            assert_eq!(Arp::parse(&other), Err(ParseError::ArpUnsupported), "{at}");
+        }
+    }
+
+    #[test]
+    fn an_answer_goes_back_to_who_asked() {
+        let request = Arp {
+            operation: Operation::Request,
+            sender_mac: MacAddress([2, 0, 0, 0, 0, 1]),
+            sender: [192, 0, 2, 1],
+            target_mac: MacAddress::default(),
+            target: [192, 0, 2, 2],
+        };
+        let answer = request.answered(MacAddress([2, 0, 0, 0, 0, 2]));
+        assert_eq!(answer.operation, Operation::Reply);
+        assert_eq!(
+            (answer.sender, answer.target),
+            (request.target, request.sender)
+        );
+        assert_eq!(answer.sender_mac, MacAddress([2, 0, 0, 0, 0, 2]));
+        assert_eq!(answer.target_mac, request.sender_mac);
     }
 }

@@ -30,6 +30,8 @@ parse_errors! {
     VlanTruncated = "vlan_truncated",
     /// More than two IEEE 802.1Q tags.
     VlanTooDeep = "vlan_too_deep",
+    /// The reserved VLAN identifier, 4095.
+    VlanReservedIdentifier = "vlan_reserved_identifier",
     /// An EtherType that nothing here reads.
     EtherTypeUnknown = "ethertype_unknown",
     /// Ends inside an ARP packet.
@@ -74,6 +76,20 @@ parse_errors! {
     IcmpTruncated = "icmp_truncated",
     /// An ICMP error quotes less than a 5-tuple.
     IcmpQuoteTruncated = "icmp_quote_truncated",
+    /// An ICMP error quotes something that is no IP packet.
+    IcmpQuoteMalformed = "icmp_quote_malformed",
+    /// Ends inside a neighbour solicitation or advertisement.
+    NeighbourTruncated = "neighbour_truncated",
+    /// Neighbour discovery with a hop limit other than 255 (RFC 4861, section 7.1): it came from elsewhere.
+    NeighbourBadHopLimit = "neighbour_bad_hop_limit",
+    /// Neighbour discovery with a wrong ICMPv6 checksum.
+    NeighbourBadChecksum = "neighbour_bad_checksum",
+    /// Neighbour discovery with a code other than 0.
+    NeighbourBadCode = "neighbour_bad_code",
+    /// Neighbour discovery about a group, or from or to an address that RFC 4861 section 7.1 rules out.
+    NeighbourBadAddress = "neighbour_bad_address",
+    /// An option of length 0, or beyond the message.
+    NeighbourBadOption = "neighbour_bad_option",
     /// Ends inside the VXLAN header.
     VxlanTruncated = "vxlan_truncated",
     /// The VXLAN I flag is not set.
@@ -118,8 +134,12 @@ parse_errors! {
     MplsTruncated = "mpls_truncated",
     /// The stack ends before two labels.
     MplsTooFewLabels = "mpls_too_few_labels",
-    /// The second label is not the bottom of the stack.
+    /// The stack ends without a bottom, or the second of two labels is not it.
     MplsNoBottomOfStack = "mpls_no_bottom_of_stack",
+    /// More labels than are read.
+    MplsTooDeep = "mpls_too_deep",
+    /// The TTL of the top label ran out.
+    MplsTtlExpired = "mpls_ttl_expired",
     /// A reserved label (0 to 15) where a service path's is expected.
     MplsReservedLabel = "mpls_reserved_label",
     /// Neither IPv4 nor IPv6 behind the labels or the network service header, or not the one that it names.

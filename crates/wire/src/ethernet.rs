@@ -1,14 +1,14 @@
-//! Ethernet II with up to two IEEE 802.1Q tags.
+//! Ethernet II (IEEE 802.3, section 3.2.6), with the tags of [`crate::vlan`].
 //!
 //! ```text
 //!  0                   6                   12          14
 //! +-------------------+-------------------+-----------+---------
 //! |  destination (6)  |    source (6)     | type (2)  | payload
 //! +-------------------+-------------------+-----------+---------
-//! tag, in front of the type: | 0x8100 or 0x88a8 (2) | priority 3, drop eligible 1, identifier 12 |
 //! ```
 
 use crate::ParseError;
+use crate::vlan::{self, TAG_LENGTH, Tag};
 use std::fmt;
 
 /// EtherType of IPv4.
@@ -23,14 +23,8 @@ pub const MPLS: u16 = 0x8847;
 pub const MPLS_UPSTREAM: u16 = 0x8848;
 /// EtherType of NSH (RFC 8300, section 13).
 pub const NSH: u16 = 0x894f;
-/// Tag protocol identifier of IEEE 802.1Q.
-pub const VLAN: u16 = 0x8100;
-/// Tag protocol identifier of IEEE 802.1ad, the outer tag of QinQ.
-pub const PROVIDER_VLAN: u16 = 0x88a8;
 /// Bytes of the header without tags.
 pub const HEADER_LENGTH: usize = 14;
-/// Bytes of one tag.
-pub const TAG_LENGTH: usize = 4;
 
 /// An Ethernet address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -95,34 +89,27 @@ impl Header {
             ether_type: u16::from_be_bytes([t0, t1]),
             length: HEADER_LENGTH,
         };
-        if matches!(header.ether_type, VLAN | PROVIDER_VLAN) {
+        if Tag::follows(header.ether_type) {
             header.parse_tags(frame)?;
         }
         Ok(header)
     }
 
-    #[cold]
     fn parse_tags(&mut self, frame: &[u8]) -> Result<(), ParseError> {
-        for depth in 0.. {
-            if !matches!(self.ether_type, VLAN | PROVIDER_VLAN) {
+        for depth in 0..vlan::DEPTH_LIMIT {
+            let (tag, ether_type) = Tag::parse(frame.get(self.length..).unwrap_or_default())?;
+            if depth == 0 {
+                self.vlan = tag.identifier;
+            } else {
+                self.inner_vlan = Some(tag.identifier);
+            }
+            self.ether_type = ether_type;
+            self.length += TAG_LENGTH;
+            if !Tag::follows(ether_type) {
                 return Ok(());
             }
-            if depth == 2 {
-                return Err(ParseError::VlanTooDeep);
-            }
-            let tag = frame
-                .get(self.length..self.length + TAG_LENGTH)
-                .ok_or(ParseError::VlanTruncated)?;
-            let identifier = u16::from_be_bytes([tag[0], tag[1]]) & 0x0fff;
-            if depth == 0 {
-                self.vlan = identifier;
-            } else {
-                self.inner_vlan = Some(identifier);
-            }
-            self.ether_type = u16::from_be_bytes([tag[2], tag[3]]);
-            self.length += TAG_LENGTH;
         }
-        Ok(())
+        Err(ParseError::VlanTooDeep)
     }
 
     /// Writes the header (with a tag when `vlan` is not 0) at the start of `buffer`; returns its length.
@@ -144,8 +131,12 @@ impl Header {
             bytes[12..14].copy_from_slice(&ether_type.to_be_bytes());
             return HEADER_LENGTH;
         }
-        bytes[12..14].copy_from_slice(&VLAN.to_be_bytes());
-        bytes[14..16].copy_from_slice(&(vlan & 0x0fff).to_be_bytes());
+        let tag = Tag {
+            identifier: vlan,
+            ..Tag::default()
+        };
+        bytes[12..14].copy_from_slice(&vlan::CUSTOMER.to_be_bytes());
+        bytes[14..16].copy_from_slice(&tag.to_bytes());
         bytes[16..18].copy_from_slice(&ether_type.to_be_bytes());
         HEADER_LENGTH + TAG_LENGTH
     }

@@ -37,6 +37,17 @@ pub struct FiveTuple {
 }
 
 impl FiveTuple {
+    /// A connection of a protocol that has no ports, or of which they are not known yet: they are 0.
+    #[inline]
+    pub const fn without_ports(addresses: Addresses, protocol: u8) -> FiveTuple {
+        FiveTuple {
+            addresses,
+            protocol,
+            source_port: 0,
+            destination_port: 0,
+        }
+    }
+
     /// The same connection as packets of the other direction show it.
     #[inline]
     #[must_use]

@@ -1,69 +1,152 @@
 //! Fragmentation of IPv4 packets (RFC 791, section 3.2).
+//!
+//! ```text
+//! | header, all options    | 8 n bytes | more | → | header, copied options | 8 n bytes | more | → … | header | rest |
+//! ```
 
-use crate::ipv4;
+use crate::ipv4::{self, Options};
+use std::fmt;
 
-const OPTION_COPIED: u8 = 0x80;
-
-/// Cuts a checked IPv4 packet into fragments of at most `mtu` bytes; a fragment can be cut again.
-/// Nothing when the packet may not be fragmented or `mtu` leaves no room for 8 bytes of payload.
-pub fn fragment_v4(packet: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
-    let header = ipv4::Header::parse_fields(packet).ok()?;
-    if header.dont_fragment || header.total_length > packet.len() {
-        return None;
-    }
-    let payload = &packet[header.header_length..header.total_length];
-    let first_header = packet[..header.header_length].to_vec();
-    let later_header = later_header(&first_header);
-    let mut fragments = Vec::new();
-    let mut sent = 0;
-    while sent < payload.len() {
-        let base = if sent == 0 && header.fragment_offset == 0 {
-            &first_header
-        } else {
-            &later_header
-        };
-        let room = mtu.checked_sub(base.len())? / 8 * 8;
-        if room == 0 {
-            return None;
-        }
-        let part = &payload[sent..payload.len().min(sent + room)];
-        let more = header.more_fragments || sent + part.len() < payload.len();
-        let mut fragment = base.clone();
-        fragment[2..4].copy_from_slice(&((base.len() + part.len()) as u16).to_be_bytes());
-        let offset = ((header.fragment_offset + sent) / 8) as u16;
-        let word = offset | if more { 0x2000 } else { 0 };
-        fragment[6..8].copy_from_slice(&word.to_be_bytes());
-        ipv4::set_checksum(&mut fragment);
-        fragment.extend_from_slice(part);
-        fragments.push(fragment);
-        sent += part.len();
-    }
-    Some(fragments)
+/// Why a packet is not cut into fragments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FragmentError {
+    /// Its sender forbids it: the answer is ICMP "fragmentation needed".
+    DontFragment,
+    /// The MTU has no room for the header and 8 bytes.
+    MtuTooSmall,
+    /// It is no whole IPv4 packet.
+    Malformed,
 }
 
-/// The header of later fragments: only options that are to be copied, padded.
-fn later_header(first: &[u8]) -> Vec<u8> {
-    let mut header = first[..ipv4::HEADER_LENGTH].to_vec();
-    let mut options = &first[ipv4::HEADER_LENGTH..];
-    while let Some(&kind) = options.first() {
-        let length = match kind {
-            0 => break,
-            1 => 1,
-            _ => usize::from(options.get(1).copied().unwrap_or(0)),
+impl fmt::Display for FragmentError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            FragmentError::DontFragment => "the packet must not be fragmented",
+            FragmentError::MtuTooSmall => "the MTU holds no header and 8 bytes",
+            FragmentError::Malformed => "the packet is no whole IPv4 packet",
+        })
+    }
+}
+
+impl std::error::Error for FragmentError {}
+
+/// The fragments of a packet, written one after the other into the caller's buffers. A fragment can be cut again.
+#[derive(Clone, Debug)]
+pub struct Fragments<'a> {
+    first_header: &'a [u8],
+    later_header: [u8; ipv4::HEADER_LENGTH_LIMIT],
+    later_length: usize,
+    payload: &'a [u8],
+    /// Bytes of the payload written so far; none when all fragments were.
+    written: Option<usize>,
+    original: ipv4::Header,
+    mtu: usize,
+}
+
+impl<'a> Fragments<'a> {
+    /// Cuts a checked packet (padding behind it is left out) into fragments of at most `mtu` bytes.
+    ///
+    /// # Errors
+    /// See [`FragmentError`].
+    pub fn new(packet: &'a [u8], mtu: usize) -> Result<Fragments<'a>, FragmentError> {
+        let original = ipv4::Header::parse_fields(packet).map_err(|_| FragmentError::Malformed)?;
+        let packet = packet
+            .get(..original.total_length)
+            .ok_or(FragmentError::Malformed)?;
+        if original.dont_fragment {
+            return Err(FragmentError::DontFragment);
+        }
+        if mtu < original.header_length + 8 {
+            return Err(FragmentError::MtuTooSmall);
+        }
+        let (first_header, payload) = packet.split_at(original.header_length);
+        let (later_header, later_length) = later_header(first_header);
+        Ok(Fragments {
+            first_header,
+            later_header,
+            later_length,
+            payload,
+            written: Some(0),
+            original,
+            mtu,
+        })
+    }
+
+    /// Bytes of the next fragment; none behind the last.
+    pub fn next_length(&self) -> Option<usize> {
+        let written = self.written?;
+        Some(self.header(written).len() + self.part(written).len())
+    }
+
+    /// Writes the next fragment to the start of `buffer` and returns its length. None behind the last, and when `buffer`
+    /// is shorter than [`Fragments::next_length`]: then nothing is written and the fragment is still the next.
+    pub fn write_next(&mut self, buffer: &mut [u8]) -> Option<usize> {
+        let written = self.written?;
+        let (header, part) = (self.header(written), self.part(written));
+        let length = header.len() + part.len();
+        let fragment = buffer.get_mut(..length)?;
+        let (to_header, to_payload) = fragment.split_at_mut(header.len());
+        to_header.copy_from_slice(header);
+        to_payload.copy_from_slice(part);
+        let behind = written + part.len();
+        let last = behind >= self.payload.len();
+        to_header[2..4].copy_from_slice(&(length as u16).to_be_bytes());
+        let offset = ((self.original.fragment_offset + written) / 8) as u16;
+        let more = if !last || self.original.more_fragments {
+            ipv4::MORE_FRAGMENTS
+        } else {
+            0
         };
-        if length == 0 || length > options.len() {
-            break;
-        }
-        if kind & OPTION_COPIED != 0 {
-            header.extend_from_slice(&options[..length]);
-        }
-        options = &options[length..];
+        to_header[6..8].copy_from_slice(&(offset & 0x1fff | more).to_be_bytes());
+        ipv4::set_checksum(to_header);
+        self.written = (!last).then_some(behind);
+        Some(length)
     }
-    while !header.len().is_multiple_of(4) {
-        header.push(0);
+
+    fn header(&self, written: usize) -> &[u8] {
+        if written + self.original.fragment_offset == 0 {
+            self.first_header
+        } else {
+            &self.later_header[..self.later_length]
+        }
     }
-    header[0] = 0x40 | (header.len() / 4) as u8;
-    header
+
+    fn part(&self, written: usize) -> &'a [u8] {
+        let room = self.mtu - self.header(written).len();
+        let rest = &self.payload[written..];
+        if rest.len() <= room {
+            rest
+        } else {
+            &rest[..room / 8 * 8]
+        }
+    }
+}
+
+/// The fragments of a packet, each in memory of its own; nothing where [`Fragments::new`] has an error.
+pub fn fragment_v4(packet: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
+    let mut fragments = Fragments::new(packet, mtu).ok()?;
+    let mut all = Vec::new();
+    while let Some(length) = fragments.next_length() {
+        let mut fragment = vec![0; length];
+        fragments.write_next(&mut fragment)?;
+        all.push(fragment);
+    }
+    Some(all)
+}
+
+/// The header of later fragments and its length: only options that are to be copied, padded.
+fn later_header(first: &[u8]) -> ([u8; ipv4::HEADER_LENGTH_LIMIT], usize) {
+    let mut header = [0; ipv4::HEADER_LENGTH_LIMIT];
+    let mut length = ipv4::HEADER_LENGTH;
+    header[..length].copy_from_slice(&first[..length]);
+    for option in Options::of(first, first.len()).filter(|option| option.is_copied()) {
+        let end = length + option.bytes.len();
+        header[length..end].copy_from_slice(option.bytes);
+        length = end;
+    }
+    length = length.next_multiple_of(4);
+    header[0] = 0x40 | (length / 4) as u8;
+    (header, length)
 }
 
 #[cfg(test)]
@@ -85,35 +168,112 @@ mod tests {
         packet
     }
 
+    fn with_options(options: &[u8]) -> Vec<u8> {
+        let plain = packet(2000, false);
+        let mut packet = [&plain[..20], options, &plain[20..]].concat();
+        packet[0] = 0x40 | (5 + options.len() / 4) as u8;
+        let length = packet.len() as u16;
+        packet[2..4].copy_from_slice(&length.to_be_bytes());
+        ipv4::set_checksum(&mut packet[..20 + options.len()]);
+        packet
+    }
+
+    /// Checks each fragment and returns the payload they hold together.
+    fn joined(fragments: &[Vec<u8>], mtu: usize) -> Vec<u8> {
+        let mut payload = Vec::new();
+        for (index, fragment) in fragments.iter().enumerate() {
+            let header = ipv4::Header::parse(fragment).unwrap();
+            assert!(fragment.len() <= mtu);
+            assert_eq!(header.fragment_offset, payload.len());
+            assert_eq!(header.more_fragments, index + 1 < fragments.len());
+            assert_eq!(header.identification, 99);
+            payload.extend_from_slice(&fragment[header.header_length..]);
+        }
+        payload
+    }
+
     #[test]
     fn fragments_hold_the_whole_payload_in_order() {
-        let original = packet(4000, false);
-        for mtu in [28, 576, 1400, 1442] {
-            let fragments = fragment_v4(&original, mtu).unwrap();
-            let mut payload = Vec::new();
-            for (index, fragment) in fragments.iter().enumerate() {
-                let header = ipv4::Header::parse(fragment).unwrap();
-                assert!(fragment.len() <= mtu);
-                assert_eq!(header.fragment_offset, payload.len());
-                assert_eq!(header.more_fragments, index + 1 < fragments.len());
-                assert_eq!(header.identification, 99);
-                payload.extend_from_slice(&fragment[header.header_length..]);
+        for size in [0, 1, 8, 1380, 1381, 4000] {
+            let original = packet(size, false);
+            for mtu in [28, 576, 1400, 1442] {
+                let fragments = fragment_v4(&original, mtu).unwrap();
+                assert_eq!(joined(&fragments, mtu), original[20..], "{size} {mtu}");
             }
-            assert_eq!(payload, original[20..]);
         }
     }
 
     #[test]
+    fn a_packet_that_fits_stays_as_it_is() {
+        for size in [0, 7, 480] {
+            let original = packet(size, false);
+            let fragments = fragment_v4(&original, 500).unwrap();
+            assert_eq!(fragments, [original]);
+        }
+    }
+
+    #[test]
+    fn padding_behind_the_packet_is_left_out() {
+        let mut padded = packet(1000, false);
+        padded.extend([0xee; 9]);
+        let fragments = fragment_v4(&padded, 600).unwrap();
+        assert_eq!(joined(&fragments, 600), padded[20..1020]);
+    }
+
+    #[test]
     fn a_fragment_can_be_cut_again() {
-        let first = fragment_v4(&packet(3000, false), 1500).unwrap();
-        let again = fragment_v4(&first[0], 700).unwrap();
-        let last = ipv4::Header::parse(again.last().unwrap()).unwrap();
-        assert!(last.more_fragments, "more of the original follow");
+        let first = fragment_v4(&packet(4000, false), 1500).unwrap();
+        for (index, fragment) in first.iter().enumerate() {
+            let again = fragment_v4(fragment, 700).unwrap();
+            let head = ipv4::Header::parse(fragment).unwrap();
+            let last = ipv4::Header::parse(again.last().unwrap()).unwrap();
+            assert_eq!(last.more_fragments, index + 1 < first.len());
+            let second = ipv4::Header::parse(&again[1]).unwrap();
+            assert_eq!(second.fragment_offset, head.fragment_offset + 680);
+        }
+    }
+
+    #[test]
+    fn later_fragments_have_the_copied_options_only() {
+        let original = with_options(&[7, 7, 4, 9, 9, 9, 9, 0x94, 4, 0, 0, 1]);
+        let fragments = fragment_v4(&original, 600).unwrap();
+        assert_eq!(joined(&fragments, 600), original[32..]);
+        assert_eq!(fragments[0][20..32], original[20..32]);
+        for fragment in &fragments[1..] {
+            assert_eq!(fragment[0], 0x46);
+            assert_eq!(fragment[20..24], [0x94, 4, 0, 0]);
+        }
+    }
+
+    #[test]
+    fn a_short_buffer_loses_no_fragment() {
+        let original = packet(1000, false);
+        let mut fragments = Fragments::new(&original, 600).unwrap();
+        let length = fragments.next_length().unwrap();
+        let mut buffer = [0; 600];
+        assert_eq!(fragments.write_next(&mut buffer[..length - 1]), None);
+        assert_eq!(buffer, [0; 600]);
+        assert_eq!(fragments.write_next(&mut buffer), Some(length));
+        assert_eq!(fragments.write_next(&mut buffer), Some(20 + 1000 - 576));
+        assert_eq!(fragments.next_length(), None);
+        assert_eq!(fragments.write_next(&mut buffer), None);
     }
 
     #[test]
     fn refuses_what_may_not_be_cut() {
-        assert_eq!(fragment_v4(&packet(3000, true), 1500), None);
-        assert_eq!(fragment_v4(&packet(3000, false), 27), None);
+        let error = |packet: &[u8], mtu| Fragments::new(packet, mtu).unwrap_err();
+        assert_eq!(
+            error(&packet(3000, true), 1500),
+            FragmentError::DontFragment
+        );
+        assert_eq!(error(&packet(3000, false), 27), FragmentError::MtuTooSmall);
+        assert_eq!(
+            error(&with_options(&[1; 40]), 67),
+            FragmentError::MtuTooSmall
+        );
+        let whole = packet(100, false);
+        for length in 0..whole.len() {
+            assert_eq!(error(&whole[..length], 60), FragmentError::Malformed);
+        }
     }
 }

@@ -69,15 +69,13 @@ impl IpPacket {
         let header = ipv4::Header::parse(packet)?;
         let identification = u32::from(header.identification);
         let mut parsed = IpPacket {
-            tuple: FiveTuple {
-                addresses: Addresses::V4 {
+            tuple: FiveTuple::without_ports(
+                Addresses::V4 {
                     source: header.source,
                     destination: header.destination,
                 },
-                protocol: header.protocol,
-                source_port: 0,
-                destination_port: 0,
-            },
+                header.protocol,
+            ),
             quoted: None,
             length: header.total_length,
             transport_offset: header.header_length,
@@ -98,15 +96,13 @@ impl IpPacket {
     fn parse_v6(packet: &[u8]) -> Result<IpPacket, ParseError> {
         let header = ipv6::Header::parse(packet)?;
         let mut parsed = IpPacket {
-            tuple: FiveTuple {
-                addresses: Addresses::V6 {
+            tuple: FiveTuple::without_ports(
+                Addresses::V6 {
                     source: header.source,
                     destination: header.destination,
                 },
-                protocol: header.protocol,
-                source_port: 0,
-                destination_port: 0,
-            },
+                header.protocol,
+            ),
             quoted: None,
             length: header.total_length,
             transport_offset: header.transport_offset,

@@ -1,20 +1,30 @@
-//! IPv4 (RFC 791).
+//! IPv4 (RFC 791, section 3.1).
 //!
 //! ```text
 //!  0        1        2                 4                 6                 8
 //! +--------+--------+-----------------+-----------------+-----------------+
-//! |ver|ihl | DSCP   | total length    | identification  |fl| offset / 8   |
+//! |ver|ihl | DSCP   | total length    | identification  |-DM| offset / 8  |
 //! +--------+--------+-----------------+-----------------+-----------------+
-//! | TTL    |protocol| checksum        | source          |  … destination, options
-//! +--------+--------+-----------------+-----------------+
+//! | TTL    |protocol| checksum        | source address                    |
+//! +--------+--------+-----------------+-----------------------------------+
+//! | destination address               | options, to a multiple of 4 bytes |
+//! +-----------------------------------+-----------------------------------+
 //! ```
+//!
+//! ihl: bytes of the header / 4. D: don't fragment. M: more fragments.
+
+mod options;
+
+pub use options::{Ipv4Option, Options};
 
 use crate::{ParseError, checksum};
 
 /// Bytes of a header without options.
 pub const HEADER_LENGTH: usize = 20;
+/// Bytes of a header with as many options as there can be.
+pub const HEADER_LENGTH_LIMIT: usize = 60;
 const DONT_FRAGMENT: u16 = 0x4000;
-const MORE_FRAGMENTS: u16 = 0x2000;
+pub(crate) const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// The fields of a header that steering reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +62,16 @@ impl Header {
         if header.total_length > packet.len() {
             return Err(ParseError::Ipv4BadTotalLength);
         }
-        if checksum::fold(checksum::sum(&packet[..header.header_length])) != 0xffff {
+        // Without options the length is known to the compiler: no loop.
+        let sum = match packet.first_chunk::<HEADER_LENGTH>() {
+            Some(bytes) if header.header_length == HEADER_LENGTH => checksum::sum(bytes),
+            _ => checksum::sum(&packet[..header.header_length]),
+        };
+        if checksum::fold(sum) != 0xffff {
             return Err(ParseError::Ipv4BadChecksum);
         }
         let payload = header.total_length - header.header_length;
-        if header.fragment_offset + payload > 65_535
+        if header.fragment_offset + header.total_length > 65_535
             || (header.more_fragments && !payload.is_multiple_of(8))
         {
             return Err(ParseError::Ipv4BadFragment);

@@ -1,12 +1,17 @@
-//! IPv6 and its extension headers (RFC 8200).
+//! IPv6 and its extension headers (RFC 8200, sections 3 and 4).
 //!
 //! ```text
 //!  0                      4               6           7           8            24                 40
 //! +----------------------+---------------+-----------+-----------+------------+------------------+
 //! |ver|class|flow label  | payload length|next header| hop limit | source (16)| destination (16) |
 //! +----------------------+---------------+-----------+-----------+------------+------------------+
-//! extension: | next header | length / 8 - 1 | …   fragment: | next | 0 | offset 13, 0 2, more 1 | identification 4 |
+//! extension: | next header | length / 8 - 1 | …
+//! fragment:  | next header | 0 | offset 13, 0 2, more 1 | identification 4 |
+//! authentication (RFC 4302): | next header | length / 4 - 2 | …
 //! ```
+//!
+//! The walk ends at the first protocol that is no extension header, or at [`EXTENSION_LIMIT`]. Encrypted payload (ESP) is
+//! such a protocol.
 
 use crate::ParseError;
 
@@ -15,11 +20,31 @@ pub const HEADER_LENGTH: usize = 40;
 /// Extension headers that are read at most.
 pub const EXTENSION_LIMIT: usize = 8;
 
+const FRAGMENT_LENGTH: usize = 8;
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
+const AUTHENTICATION: u8 = 51;
 const MOBILITY: u8 = 135;
+const HOST_IDENTITY: u8 = 139;
+const SHIM6: u8 = 140;
+
+/// Whether a next-header number is that of an extension header that is walked over.
+#[inline]
+const fn is_extension(protocol: u8) -> bool {
+    matches!(
+        protocol,
+        HOP_BY_HOP
+            | ROUTING
+            | FRAGMENT
+            | AUTHENTICATION
+            | DESTINATION
+            | MOBILITY
+            | HOST_IDENTITY
+            | SHIM6
+    )
+}
 
 /// The fields of a header, and what its extension headers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +115,7 @@ impl Header {
             transport_offset: HEADER_LENGTH,
             fragment: None,
         };
-        if matches!(
-            header.protocol,
-            HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION | MOBILITY
-        ) {
+        if is_extension(header.protocol) {
             header.walk_extensions(packet)?;
         }
         Ok(header)
@@ -103,15 +125,11 @@ impl Header {
     fn walk_extensions(&mut self, packet: &[u8]) -> Result<(), ParseError> {
         for _ in 0..EXTENSION_LIMIT {
             let at = self.transport_offset;
-            let length = match self.protocol {
-                FRAGMENT => 8,
-                HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY => {
-                    let length = packet
-                        .get(at + 1)
-                        .ok_or(ParseError::Ipv6ExtensionTruncated)?;
-                    (usize::from(*length) + 1) * 8
-                }
-                _ => return Ok(()),
+            let length = match (self.protocol, packet.get(at + 1)) {
+                (FRAGMENT, _) => FRAGMENT_LENGTH,
+                (AUTHENTICATION, Some(&length)) => (usize::from(length) + 2) * 4,
+                (_, Some(&length)) => (usize::from(length) + 1) * 8,
+                (_, None) => return Err(ParseError::Ipv6ExtensionTruncated),
             };
             let extension = packet
                 .get(at..at + length)
@@ -122,7 +140,8 @@ impl Header {
             self.protocol = extension[0];
             self.transport_offset = at + length;
             // Behind a later fragment's header is payload, not another header.
-            if self.fragment.is_some_and(|fragment| fragment.offset > 0) {
+            let later = self.fragment.is_some_and(|fragment| fragment.offset > 0);
+            if later || !is_extension(self.protocol) {
                 return Ok(());
             }
         }
@@ -141,7 +160,13 @@ impl Header {
                 extension[7],
             ]),
         };
-        if fragment.offset + self.total_length > 65_535 + HEADER_LENGTH {
+        // RFC 8200, section 4.5: the reassembled payload length, without this header, must fit in 16 bits, and
+        // fragments but the last hold a multiple of 8 bytes.
+        let headers = self.transport_offset + FRAGMENT_LENGTH;
+        let too_long = fragment.offset + self.total_length
+            > usize::from(u16::MAX) + HEADER_LENGTH + FRAGMENT_LENGTH;
+        let uneven = fragment.more && !self.total_length.abs_diff(headers).is_multiple_of(8);
+        if too_long || uneven {
             return Err(ParseError::Ipv6BadFragment);
         }
         self.fragment = Some(fragment);
@@ -211,6 +236,40 @@ mod tests {
             (fragment.offset, fragment.more, fragment.identification),
             (0, true, 9)
         );
+    }
+
+    #[test]
+    fn walks_over_an_authentication_header() {
+        let payload = [&[17, 4][..], &[0; 22], &[0; 8]].concat();
+        let header = Header::parse(&packet(51, &payload)).unwrap();
+        assert_eq!((header.protocol, header.transport_offset), (17, 64));
+    }
+
+    #[test]
+    fn as_many_extensions_as_the_limit_are_read() {
+        for count in 1..=EXTENSION_LIMIT {
+            let mut payload = [60u8, 0, 0, 0, 0, 0, 0, 0].repeat(count);
+            payload[8 * (count - 1)] = 59;
+            let header = Header::parse(&packet(60, &payload)).unwrap();
+            assert_eq!(
+                (header.protocol, header.transport_offset),
+                (59, 40 + 8 * count)
+            );
+        }
+    }
+
+    #[test]
+    fn fragments_that_cannot_be_are_named() {
+        let fragment = |offset: u16, more: u16, length: usize| {
+            let word = (offset | more).to_be_bytes();
+            let payload = [&[17, 0, word[0], word[1], 0, 0, 0, 1][..], &vec![0; length]].concat();
+            Header::parse(&packet(44, &payload)).map(|header| header.transport_offset)
+        };
+        assert_eq!(fragment(0, 1, 16), Ok(48));
+        assert_eq!(fragment(0, 1, 15), Err(ParseError::Ipv6BadFragment));
+        assert_eq!(fragment(8, 0, 15), Ok(48));
+        assert_eq!(fragment(0xfff8, 0, 7), Ok(48));
+        assert_eq!(fragment(0xfff8, 0, 8), Err(ParseError::Ipv6BadFragment));
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub mod ethernet;
 pub mod five_tuple;
 pub mod fragment;
 pub mod icmp;
+pub mod icmpv4;
+pub mod icmpv6;
 pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
@@ -24,6 +26,7 @@ pub mod nsh;
 pub mod steering;
 pub mod tcp;
 pub mod udp;
+pub mod vlan;
 pub mod vxlan;
 pub mod vxlan_gpe;
 

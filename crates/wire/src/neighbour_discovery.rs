@@ -1,20 +1,32 @@
-//! Neighbour solicitations and advertisements (RFC 4861, sections 4.3 and 4.4).
+//! Neighbour solicitations and advertisements (RFC 4861, sections 4.3, 4.4 and 7).
 //!
 //! ```text
-//!  0      1      2          4          8             24
-//! +------+------+----------+----------+-------------+----------------------------------
-//! | type | 0    | checksum | R S O …  | target (16) | options: | type | length/8 | MAC |
-//! +------+------+----------+----------+-------------+----------------------------------
+//!  0          1   2          4          8             24
+//! +----------+---+----------+----------+-------------+----------------------------------
+//! | 135 / 136| 0 | checksum | R S O …  | target (16) | options: | type | length/8 | MAC |
+//! +----------+---+----------+----------+-------------+----------------------------------
 //! ```
+//!
+//! R: the sender is a router. S: sent because of a solicitation. O: overrides what is known. Option 1 is the source's
+//! Ethernet address (in solicitations), option 2 the target's (in advertisements).
 
-use crate::{MacAddress, ipv6};
+use crate::{MacAddress, ParseError, icmpv6, ipv6};
+
+/// Bytes of a packet made here: IPv6 header, message, one option.
+pub const PACKET_LENGTH: usize = ipv6::HEADER_LENGTH + MESSAGE_LENGTH + OPTION_LENGTH;
+/// The group of every node on a link (RFC 4291, section 2.7.1).
+pub const ALL_NODES: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
 const SOURCE_MAC_OPTION: u8 = 1;
 const TARGET_MAC_OPTION: u8 = 2;
 const MESSAGE_LENGTH: usize = 24;
-const ROUTER_SOLICITED_OVERRIDE: u8 = 0xe0;
+const OPTION_LENGTH: usize = 8;
+const ROUTER: u8 = 0x80;
+const SOLICITED: u8 = 0x40;
+const OVERRIDE: u8 = 0x20;
+const UNSPECIFIED: [u8; 16] = [0; 16];
 
 /// A solicitation or an advertisement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,63 +40,140 @@ pub struct Neighbour {
 }
 
 impl Neighbour {
-    /// Reads the ICMPv6 message of a checked IPv6 packet. Nothing when it is another message or fails one of the
-    /// checks of RFC 4861 section 7.1 (hop limit 255, code 0, lengths).
+    /// Reads the ICMPv6 message of a checked IPv6 packet. Nothing when it is another message, or [`Neighbour::check`] has an
+    /// error.
     pub fn parse(header: &ipv6::Header, message: &[u8]) -> Option<Neighbour> {
-        let (&kind, &code) = (message.first()?, message.get(1)?);
-        if header.hop_limit != 255 || code != 0 || !matches!(kind, SOLICITATION | ADVERTISEMENT) {
-            return None;
-        }
-        let target: [u8; 16] = message.get(8..MESSAGE_LENGTH)?.try_into().ok()?;
-        if target[0] == 0xff {
-            return None;
-        }
-        let solicitation = kind == SOLICITATION;
-        let wanted = if solicitation {
-            SOURCE_MAC_OPTION
-        } else {
-            TARGET_MAC_OPTION
-        };
-        let mut mac = None;
-        let mut options = &message[MESSAGE_LENGTH..];
-        while !options.is_empty() {
-            let length = usize::from(*options.get(1)?) * 8;
-            if length == 0 || length > options.len() {
-                return None;
-            }
-            if options[0] == wanted && length == 8 {
-                mac = Some(MacAddress(std::array::from_fn(|i| options[2 + i])));
-            }
-            options = &options[length..];
-        }
-        Some(Neighbour {
-            solicitation,
-            target,
-            mac,
-        })
+        Neighbour::check(header, message).ok().flatten()
     }
 
-    /// The ICMPv6 message, checksum 0: for [`crate::icmp::neighbour_packet`].
-    pub fn to_message(&self) -> Vec<u8> {
-        let mut message = vec![0u8; MESSAGE_LENGTH];
-        message[0] = if self.solicitation {
-            SOLICITATION
-        } else {
-            message[4] = ROUTER_SOLICITED_OVERRIDE;
-            ADVERTISEMENT
+    /// Reads the ICMPv6 message of a checked IPv6 packet, with the checks of RFC 4861, sections 7.1.1 and 7.1.2. Nothing when
+    /// it is another message.
+    ///
+    /// # Errors
+    /// Names the check that failed.
+    pub fn check(header: &ipv6::Header, message: &[u8]) -> Result<Option<Neighbour>, ParseError> {
+        let (solicitation, wanted) = match message.first() {
+            Some(&SOLICITATION) => (true, SOURCE_MAC_OPTION),
+            Some(&ADVERTISEMENT) => (false, TARGET_MAC_OPTION),
+            _ => return Ok(None),
         };
-        message[8..24].copy_from_slice(&self.target);
-        if let Some(mac) = self.mac {
-            let option = if self.solicitation {
-                SOURCE_MAC_OPTION
-            } else {
-                TARGET_MAC_OPTION
-            };
-            message.extend([option, 1]);
-            message.extend(mac.0);
+        if header.hop_limit != icmpv6::LINK_HOP_LIMIT {
+            return Err(ParseError::NeighbourBadHopLimit);
         }
+        let Some((fixed, options)) = message.split_first_chunk::<MESSAGE_LENGTH>() else {
+            return Err(ParseError::NeighbourTruncated);
+        };
+        if icmpv6::message_checksum(header.source, header.destination, message) != 0 {
+            return Err(ParseError::NeighbourBadChecksum);
+        }
+        if fixed[1] != 0 {
+            return Err(ParseError::NeighbourBadCode);
+        }
+        let neighbour = Neighbour {
+            solicitation,
+            target: std::array::from_fn(|i| fixed[8 + i]),
+            mac: find_mac(options, wanted)?,
+        };
+        neighbour.check_addresses(header, fixed[4] & SOLICITED != 0)?;
+        Ok(Some(neighbour))
+    }
+
+    fn check_addresses(&self, header: &ipv6::Header, solicited: bool) -> Result<(), ParseError> {
+        let for_group = header.destination[0] == 0xff;
+        // Who has no address yet asks the target's group, and cannot say where the answer goes.
+        let nameless = self.solicitation && header.source == UNSPECIFIED;
+        let wrong = self.target[0] == 0xff
+            || nameless
+                && (self.mac.is_some() || header.destination != solicited_node(self.target))
+            || !self.solicitation && solicited && for_group;
+        if wrong {
+            return Err(ParseError::NeighbourBadAddress);
+        }
+        Ok(())
+    }
+
+    /// The ICMPv6 message, checksum 0: for [`crate::icmp::neighbour_packet`]. Advertisements are a router's, solicited, and
+    /// override.
+    pub fn to_message(&self) -> Vec<u8> {
+        let mut message = vec![0; MESSAGE_LENGTH + OPTION_LENGTH];
+        let length = self.write(ROUTER | SOLICITED | OVERRIDE, &mut message);
+        message.truncate(length);
         message
     }
+
+    /// Writes the message; `flags` only counts for advertisements.
+    fn write(&self, flags: u8, message: &mut [u8]) -> usize {
+        let (kind, flags, option) = if self.solicitation {
+            (SOLICITATION, 0, SOURCE_MAC_OPTION)
+        } else {
+            (ADVERTISEMENT, flags, TARGET_MAC_OPTION)
+        };
+        message[..8].copy_from_slice(&[kind, 0, 0, 0, flags, 0, 0, 0]);
+        message[8..MESSAGE_LENGTH].copy_from_slice(&self.target);
+        let Some(mac) = self.mac else {
+            return MESSAGE_LENGTH;
+        };
+        message[MESSAGE_LENGTH..MESSAGE_LENGTH + 2].copy_from_slice(&[option, 1]);
+        message[MESSAGE_LENGTH + 2..].copy_from_slice(&mac.0);
+        MESSAGE_LENGTH + OPTION_LENGTH
+    }
+}
+
+/// The IPv6 packet that answers a solicitation for an address of ours, which has this Ethernet address (RFC 4861, section 7.2.4).
+/// It goes to whoever asked, or to [`ALL_NODES`] when that one has no address yet.
+pub fn advertisement(asked_by: [u8; 16], target: [u8; 16], mac: MacAddress) -> [u8; PACKET_LENGTH] {
+    let (destination, flags) = if asked_by == UNSPECIFIED {
+        (ALL_NODES, ROUTER | OVERRIDE)
+    } else {
+        (asked_by, ROUTER | SOLICITED | OVERRIDE)
+    };
+    let neighbour = Neighbour {
+        solicitation: false,
+        target,
+        mac: Some(mac),
+    };
+    packet(target, destination, &neighbour, flags)
+}
+
+/// The IPv6 packet that asks for the Ethernet address of `target` (RFC 4861, section 7.2.2); it goes to
+/// [`solicited_node`] of it.
+pub fn solicitation(source: [u8; 16], target: [u8; 16], mac: MacAddress) -> [u8; PACKET_LENGTH] {
+    let neighbour = Neighbour {
+        solicitation: true,
+        target,
+        mac: Some(mac),
+    };
+    packet(source, solicited_node(target), &neighbour, 0)
+}
+
+fn packet(
+    source: [u8; 16],
+    destination: [u8; 16],
+    neighbour: &Neighbour,
+    flags: u8,
+) -> [u8; PACKET_LENGTH] {
+    let mut packet = [0; PACKET_LENGTH];
+    neighbour.write(flags, &mut packet[ipv6::HEADER_LENGTH..]);
+    icmpv6::finish_packet(source, destination, icmpv6::LINK_HOP_LIMIT, &mut packet);
+    packet
+}
+
+fn find_mac(mut options: &[u8], wanted: u8) -> Result<Option<MacAddress>, ParseError> {
+    let mut mac = None;
+    while let Some(&kind) = options.first() {
+        let length = options.get(1).map_or(0, |&length| usize::from(length) * 8);
+        let Some((option, rest)) = options.split_at_checked(length) else {
+            return Err(ParseError::NeighbourBadOption);
+        };
+        if length == 0 {
+            return Err(ParseError::NeighbourBadOption);
+        }
+        if kind == wanted && length == OPTION_LENGTH {
+            mac = Some(MacAddress(std::array::from_fn(|i| option[2 + i])));
+        }
+        options = rest;
+    }
+    Ok(mac)
 }
 
 /// The solicited-node multicast address of an address (RFC 4291, section 2.7.1).
@@ -104,44 +193,4 @@ pub fn group_mac(group: [u8; 16]) -> MacAddress {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::icmp;
-
-    #[test]
-    fn reads_what_it_writes_and_nothing_less() {
-        for solicitation in [true, false] {
-            let neighbour = Neighbour {
-                solicitation,
-                target: [0x20; 16],
-                mac: Some(MacAddress([2, 0, 0, 0, 0, 9])),
-            };
-            let packet = icmp::neighbour_packet([1; 16], [0x20; 16], neighbour.to_message());
-            let header = ipv6::Header::parse(&packet).unwrap();
-            assert_eq!(Neighbour::parse(&header, &packet[40..]), Some(neighbour));
-            for length in 40..packet.len() {
-                let cut = Neighbour::parse(&header, &packet[40..length]);
-                assert!(cut.is_none_or(|n| n.mac.is_none()), "{length}");
-            }
-            let far = ipv6::Header {
-                hop_limit: 254,
-                ..header
-            };
-            assert_eq!(Neighbour::parse(&far, &packet[40..]), None);
-        }
-    }
-
-    #[test]
-    fn an_option_of_length_zero_ends_the_reading() {
-        let mut message = Neighbour {
-            solicitation: true,
-            target: [0x20; 16],
-            mac: None,
-        }
-        .to_message();
-        message.extend([1, 0, 0, 0, 0, 0, 0, 0]);
-        let packet = icmp::neighbour_packet([1; 16], [0x20; 16], message.clone());
-        let header = ipv6::Header::parse(&packet).unwrap();
-        assert_eq!(Neighbour::parse(&header, &message), None);
-    }
-}
+mod tests;
