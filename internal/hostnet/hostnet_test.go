@@ -134,7 +134,7 @@ func TestVethRefusesAnotherInterfaceOfTheName(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := EnsureVeth(Interface{Namespace: both[0], Name: "left"}, Interface{Namespace: both[1], Name: "right"})
-	if err == nil || !strings.Contains(err.Error(), "interface left in "+both[0].Name+" exists") {
+	if !errors.Is(err, ErrInterfaceTaken) || !strings.Contains(err.Error(), "left in "+both[0].Name) {
 		t.Errorf("got %v", err)
 	}
 }

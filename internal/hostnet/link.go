@@ -10,6 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// ErrInterfaceTaken reports that an interface of the name exists and is another than the one wanted.
+var ErrInterfaceTaken = errors.New("interface name taken")
+
 // Interface is a network interface as it shall be.
 type Interface struct {
 	// Namespace is where it lives.
@@ -33,7 +36,7 @@ type Interface struct {
 }
 
 // EnsureVeth makes a pair of virtual Ethernet interfaces, each in its namespace, and brings both up.
-// An existing interface of either name that is no veth, or half of another pair, is an error.
+// An existing interface of either name that is no veth, or half of another pair, is ErrInterfaceTaken.
 func EnsureVeth(one, other Interface) error {
 	for _, end := range []Interface{one, other} {
 		if err := checkInterfaceName(end.Name); err != nil {
@@ -85,16 +88,16 @@ func isPair(one, other Interface) (bool, error) {
 	case first == nil && second == nil:
 		return false, nil
 	case first == nil:
-		return false, fmt.Errorf("interface %s in %s exists and is not the other half of %s", other.Name, other.Namespace.Name, one.Name)
+		return false, fmt.Errorf("%w: %s in %s is not the other half of %s", ErrInterfaceTaken, other.Name, other.Namespace.Name, one.Name)
 	case second == nil:
-		return false, fmt.Errorf("interface %s in %s exists and is not the other half of %s", one.Name, one.Namespace.Name, other.Name)
+		return false, fmt.Errorf("%w: %s in %s is not the other half of %s", ErrInterfaceTaken, one.Name, one.Namespace.Name, other.Name)
 	}
 	_, firstIsVeth := first.(*netlink.Veth)
 	_, secondIsVeth := second.(*netlink.Veth)
 	if firstIsVeth && secondIsVeth && first.Attrs().ParentIndex == second.Attrs().Index && second.Attrs().ParentIndex == first.Attrs().Index {
 		return true, nil
 	}
-	return false, fmt.Errorf("interfaces %s in %s and %s in %s exist and are no veth pair", one.Name, one.Namespace.Name, other.Name, other.Namespace.Name)
+	return false, fmt.Errorf("%w: %s in %s and %s in %s are no veth pair", ErrInterfaceTaken, one.Name, one.Namespace.Name, other.Name, other.Namespace.Name)
 }
 
 // EnsureMacvlan makes a macvlan interface, in bridge mode unless private, over a parent interface of the same or another namespace, and

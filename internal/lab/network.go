@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -45,11 +46,11 @@ func ensureNetwork(p *plan) error {
 func (n *network) ensureSite(site sitePlan) error {
 	underlay := n.open[n.underlayNamespace()]
 	wan := n.frames(site.Namespace, WANInterface, n.MTU)
-	if err := hostnet.EnsureVeth(wan, n.frames(underlay.Name, site.WANPort, n.MTU)); err != nil {
+	if err := ensureVeth(wan, n.frames(underlay.Name, site.WANPort, n.MTU)); err != nil {
 		return err
 	}
 	control := n.kernel(site.Namespace, ControlInterface, n.MTU, site.Control)
-	return hostnet.EnsureVeth(control, n.frames(underlay.Name, site.ControlPort, n.MTU))
+	return ensureVeth(control, n.frames(underlay.Name, site.ControlPort, n.MTU))
 }
 
 // ensureSegment joins hosts and a site's interface by a bridge. Hosts' tags pass it as they are.
@@ -76,10 +77,22 @@ func (n *network) ensureSegment(segment *segment) error {
 }
 
 func (n *network) ensurePort(segment *segment, port string, end hostnet.Interface) error {
-	if err := hostnet.EnsureVeth(n.frames(n.switchNamespace(), port, 0), end); err != nil {
+	if err := ensureVeth(n.frames(n.switchNamespace(), port, 0), end); err != nil {
 		return err
 	}
 	return n.open[n.switchNamespace()].EnsureBridgePort(segment.Bridge, port)
+}
+
+// ensureVeth makes a pair anew where half of an old one is left, as after the other half's namespace was deleted.
+func ensureVeth(one, other hostnet.Interface) error {
+	err := hostnet.EnsureVeth(one, other)
+	if !errors.Is(err, hostnet.ErrInterfaceTaken) {
+		return err
+	}
+	if err := errors.Join(one.Namespace.DeleteLink(one.Name), other.Namespace.DeleteLink(other.Name)); err != nil {
+		return err
+	}
+	return hostnet.EnsureVeth(one, other)
 }
 
 func (n *network) ensureHost(host segmentHost) error {

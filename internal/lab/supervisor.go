@@ -183,7 +183,9 @@ func (s *supervisor) command(ctx context.Context, one process) (*exec.Cmd, error
 	}
 	command := exec.CommandContext(ctx, one.Arguments[0], one.Arguments[1:]...)
 	command.Stdout, command.Stderr = output, output
-	command.Env = append(os.Environ(), markVariable+"="+s.Name+"/"+one.Name)
+	// Programs find each other beside themselves.
+	search := filepath.Dir(one.Arguments[0]) + ":" + os.Getenv("PATH")
+	command.Env = append(os.Environ(), markVariable+"="+s.Name+"/"+one.Name, "PATH="+search)
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = patience
 	// Its own process group: an interrupt at the terminal is for `lab up` alone.

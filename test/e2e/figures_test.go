@@ -44,7 +44,9 @@ func TestLaboratoryFigures(t *testing.T) {
 	}
 	l := useLaboratory(t)
 	result := figures{Bench: "lab", Commit: commit(), Machine: machine()}
-	add := func(name, unit string, value float64) { result.Figures = append(result.Figures, figure{Name: name, Unit: unit, Value: value}) }
+	add := func(name, unit string, value float64) {
+		result.Figures = append(result.Figures, figure{Name: name, Unit: unit, Value: value})
+	}
 	compare := func(name, unit string, value float64, peer string, peerValue float64) {
 		result.Figures = append(result.Figures, figure{name, value, unit, peer, peerValue, value / peerValue})
 	}
