@@ -7,6 +7,9 @@
 
 use crate::bucket::{ENTRY4, HEAD4, Line, Match, read_u64};
 use crate::entry::MATCH_MASK;
+use crate::key::Ipv4Key;
+use crate::probe::{Hashes, Mixer, Wanted};
+use crate::shape::Shape;
 use crate::siphash::SipHash13;
 
 /// What the table asks of a processor.
@@ -15,6 +18,18 @@ pub trait Engine: Copy {
     fn hash(&self, blocks: &[u128]) -> u64;
     /// The slot of an IPv4 bucket whose key and place equal those given, found without a branch.
     fn find4(&self, line: &Line, addresses: u64, head: u64) -> Match;
+    /// [`Mixer::probe_each`] for IPv4 keys.
+    #[inline(always)]
+    fn probe4_each(
+        &self,
+        mixer: Mixer,
+        shape: Shape,
+        keys: &[Ipv4Key],
+        wanted: &mut [Wanted<u64>],
+        buckets: &mut [Hashes],
+    ) {
+        mixer.probe_each(*self, shape, keys, wanted, buckets);
+    }
 }
 
 impl Engine for SipHash13 {
@@ -91,19 +106,27 @@ impl Picked {
     }
 }
 
-/// Evaluates an expression with the engine that was picked, compiled for it.
-macro_rules! with_engine {
-    ($picked:expr, |$engine:ident| $work:expr) => {
-        match $picked {
-            #[cfg(target_arch = "x86_64")]
-            $crate::engine::Picked::Avx512(engine) => engine.run(|$engine| $work),
-            #[cfg(target_arch = "x86_64")]
-            $crate::engine::Picked::Aes(engine) => engine.run(|$engine| $work),
-            $crate::engine::Picked::Portable($engine) => $work,
-        }
-    };
+/// Work to be compiled once per engine. A closure would do, could one ask for it to be inlined.
+pub(crate) trait Task {
+    /// What the work results in.
+    type Output;
+    /// Does it. Implementations are `#[inline(always)]`: only then do they get the engine's instructions.
+    fn run<E: Engine>(self, engine: E) -> Self::Output;
 }
-pub(crate) use with_engine;
+
+impl Picked {
+    /// Does the work with the engine that was picked.
+    #[inline(always)]
+    pub(crate) fn run<T: Task>(self, task: T) -> T::Output {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(engine) => engine.run(task),
+            #[cfg(target_arch = "x86_64")]
+            Self::Aes(engine) => engine.run(task),
+            Self::Portable(engine) => task.run(engine),
+        }
+    }
+}
 
 /// The secret multiplier of the quotient.
 pub(crate) fn multiplier(key: [u8; 16]) -> u64 {
@@ -138,6 +161,36 @@ mod tests {
             bucket.store(slot, &flipped);
         }
         bucket
+    }
+
+    struct Agree;
+
+    impl Task for Agree {
+        type Output = ();
+
+        fn run<E: Engine>(self, engine: E) {
+            agree(engine);
+        }
+    }
+
+    struct Avalanche;
+
+    impl Task for Avalanche {
+        type Output = ();
+
+        fn run<E: Engine>(self, engine: E) {
+            avalanche(engine);
+        }
+    }
+
+    struct Hash<'a>(&'a [u128]);
+
+    impl Task for Hash<'_> {
+        type Output = u64;
+
+        fn run<E: Engine>(self, engine: E) -> u64 {
+            engine.hash(self.0)
+        }
     }
 
     fn agree(engine: impl Engine) {
@@ -179,10 +232,10 @@ mod tests {
         #[cfg(target_arch = "x86_64")]
         {
             if let Some(aes) = crate::x86::Aes::detect([1; 16]) {
-                aes.run(agree);
+                aes.run(Agree);
             }
             if let Some(avx512) = crate::x86::Avx512::detect([1; 16]) {
-                avx512.run(agree);
+                avx512.run(Agree);
             }
         }
     }
@@ -219,15 +272,9 @@ mod tests {
         #[cfg(target_arch = "x86_64")]
         if let Some(aes) = crate::x86::Aes::detect([1; 16]) {
             let other = crate::x86::Aes::detect([2; 16]).expect("the same processor");
-            assert_ne!(
-                aes.run(|aes| aes.hash(&[7])),
-                other.run(|aes| aes.hash(&[7]))
-            );
-            assert_ne!(
-                aes.run(|aes| aes.hash(&[7, 8])),
-                aes.run(|aes| aes.hash(&[8, 7]))
-            );
-            aes.run(avalanche);
+            assert_ne!(aes.run(Hash(&[7])), other.run(Hash(&[7])));
+            assert_ne!(aes.run(Hash(&[7, 8])), aes.run(Hash(&[8, 7])));
+            aes.run(Avalanche);
         }
     }
 }

@@ -17,6 +17,9 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::bucket::{Bucket, Bucket4, Bucket6};
+use crate::engine::Engine;
+use crate::probe::{Hashes, Mixer, Wanted};
+use crate::shape::Shape;
 
 /// Bits of a key that are implied by the bucket instead of stored.
 pub(crate) const QUOTIENT_BITS: u32 = 12;
@@ -45,6 +48,19 @@ pub trait Layout: Copy + Eq + 'static {
     fn mix(addresses: Self::Addresses, word: u64) -> Self::Addresses;
     /// Head and addresses as blocks to hash.
     fn blocks(head: u64, addresses: Self::Addresses) -> Self::Blocks;
+
+    /// [`Mixer::probe_each`], by the best means there are for this kind.
+    #[inline(always)]
+    fn probe_each<E: Engine>(
+        engine: E,
+        mixer: Mixer,
+        shape: Shape,
+        keys: &[Self],
+        wanted: &mut [Wanted<Self::Addresses>],
+        buckets: &mut [Hashes],
+    ) {
+        mixer.probe_each(engine, shape, keys, wanted, buckets);
+    }
 }
 
 /// A kind of key: [`Ipv4Key`] or [`Ipv6Key`]. A table holds one kind.
@@ -84,8 +100,8 @@ const fn head(path: u16, protocol: u8, source_port: u16, destination_port: u16) 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(C, align(16))]
 pub struct Ipv4Key {
-    head: u64,
     addresses: u64,
+    head: u64,
 }
 
 impl Ipv4Key {
@@ -143,7 +159,19 @@ impl Layout for Ipv4Key {
 
     #[inline(always)]
     fn blocks(head: u64, addresses: u64) -> [u128; 1] {
-        [(addresses as u128) << 64 | head as u128]
+        [(head as u128) << 64 | addresses as u128]
+    }
+
+    #[inline(always)]
+    fn probe_each<E: Engine>(
+        engine: E,
+        mixer: Mixer,
+        shape: Shape,
+        keys: &[Self],
+        wanted: &mut [Wanted<u64>],
+        buckets: &mut [Hashes],
+    ) {
+        engine.probe4_each(mixer, shape, keys, wanted, buckets);
     }
 }
 

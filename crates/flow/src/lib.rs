@@ -23,6 +23,7 @@ mod entry;
 mod key;
 mod lookup;
 mod memory;
+mod probe;
 mod room;
 mod scan;
 mod shape;

@@ -1,10 +1,11 @@
 //! Making room: growing bucket by bucket, and moving entries to their other bucket (cuckoo hashing, breadth first).
 
 use crate::bucket::Bucket;
-use crate::engine::{Engine, with_engine};
+use crate::engine::{Engine, Task};
 use crate::entry::{FIRST, PLACE_MASK, SECOND};
 use crate::key::FlowKey;
-use crate::table::{FlowTable, Probe};
+use crate::probe::Hashes;
+use crate::table::FlowTable;
 
 /// The table grows when more than this share of its slots is in use: 26.3 bytes per IPv4 entry.
 pub(crate) const COMFORTABLE: (usize, usize) = (13, 16);
@@ -26,6 +27,32 @@ pub(crate) struct Reached {
     /// Slot there.
     slot: u8,
     place: u8,
+}
+
+struct Split<'a, K: FlowKey>(&'a mut FlowTable<K>);
+
+impl<K: FlowKey> Task for Split<'_, K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<E: Engine>(self, engine: E) {
+        self.0.split(engine);
+    }
+}
+
+struct Search<'a, K: FlowKey> {
+    table: &'a mut FlowTable<K>,
+    hashes: Hashes,
+    reached: &'a mut Vec<Reached>,
+}
+
+impl<K: FlowKey> Task for Search<'_, K> {
+    type Output = Option<(u32, usize, u64)>;
+
+    #[inline(always)]
+    fn run<E: Engine>(self, engine: E) -> Self::Output {
+        self.table.search(engine, self.hashes, self.reached)
+    }
 }
 
 impl<K: FlowKey> FlowTable<K> {
@@ -51,11 +78,11 @@ impl<K: FlowKey> FlowTable<K> {
             if entry.head & PLACE_MASK == 0 {
                 continue;
             }
-            let (probe, _) = self.reprobe(engine, old, &entry);
+            let (hashes, _) = self.rehash(engine, old, &entry);
             let hash = if entry.head & PLACE_MASK == FIRST {
-                probe.first
+                hashes[0]
             } else {
-                probe.second
+                hashes[1]
             };
             if self.shape.moves(hash) {
                 let buckets = self.memory.buckets_mut();
@@ -70,17 +97,17 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// Frees a slot in one of the key's two full buckets; returns bucket, slot and the place it stands for.
     #[cold]
-    pub(crate) fn make_room(&mut self, probe: &Probe<K::Addresses>) -> Option<(u32, usize, u64)> {
+    pub(crate) fn make_room(&mut self, hashes: Hashes) -> Option<(u32, usize, u64)> {
         let (buckets, times) = RELIEF;
         for _ in 0..times {
-            let room = self.displace(probe);
+            let room = self.displace(hashes);
             let below_bound = self.limit - self.shape.buckets();
             match room {
                 Some(_) => self.effort = (self.effort * 2).min(SEARCH),
                 None if below_bound == 0 => self.effort = (self.effort / 2).max(LEAST_SEARCH),
                 None => {
                     for _ in 0..buckets.min(below_bound) {
-                        with_engine!(self.engine, |engine| self.split(engine));
+                        self.engine.run(Split(self));
                     }
                     continue;
                 }
@@ -93,13 +120,13 @@ impl<K: FlowKey> FlowTable<K> {
     /// Searches breadth first for the shortest chain of moves that frees a slot, and makes them.
     ///
     /// The shortest chain meets no bucket twice: what follows the second meeting would follow the first as well.
-    fn displace(&mut self, probe: &Probe<K::Addresses>) -> Option<(u32, usize, u64)> {
+    fn displace(&mut self, hashes: Hashes) -> Option<(u32, usize, u64)> {
         let mut reached = std::mem::take(&mut self.reached);
-        let room = with_engine!(self.engine, |engine| self.search(
-            engine,
-            probe,
-            &mut reached
-        ));
+        let room = self.engine.run(Search {
+            table: self,
+            hashes,
+            reached: &mut reached,
+        });
         reached.clear();
         self.reached = reached;
         room
@@ -109,10 +136,10 @@ impl<K: FlowKey> FlowTable<K> {
     fn search<E: Engine>(
         &mut self,
         engine: E,
-        probe: &Probe<K::Addresses>,
+        hashes: Hashes,
         reached: &mut Vec<Reached>,
     ) -> Option<(u32, usize, u64)> {
-        for (root, hash, place) in [(0, probe.first, FIRST), (1, probe.second, SECOND)] {
+        for (root, hash, place) in [(0, hashes[0], FIRST), (1, hashes[1], SECOND)] {
             reached.push(Reached {
                 bucket: self.shape.bucket(hash),
                 from: root,
@@ -148,11 +175,11 @@ impl<K: FlowKey> FlowTable<K> {
     #[inline(always)]
     fn other_bucket<E: Engine>(&self, engine: E, bucket: u32, slot: usize) -> (u32, u64) {
         let entry = self.memory.buckets()[bucket as usize].load(slot);
-        let (probe, _) = self.reprobe(engine, bucket, &entry);
+        let (hashes, _) = self.rehash(engine, bucket, &entry);
         if entry.head & PLACE_MASK == FIRST {
-            (self.shape.bucket(probe.second), SECOND)
+            (self.shape.bucket(hashes[1]), SECOND)
         } else {
-            (self.shape.bucket(probe.first), FIRST)
+            (self.shape.bucket(hashes[0]), FIRST)
         }
     }
 

@@ -12,7 +12,7 @@ pub(crate) const MAX_BUCKETS: u32 = 1 << 29;
 
 /// Number of buckets, and the number of hash bits that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
+pub struct Shape {
     buckets: u32,
     mask: u32,
 }
@@ -30,6 +30,12 @@ impl Shape {
     #[inline(always)]
     pub(crate) fn buckets(self) -> u32 {
         self.buckets
+    }
+
+    /// The bits of a hash that count everywhere; one more counts in buckets that have been split.
+    #[inline(always)]
+    pub(crate) fn mask(self) -> u32 {
+        self.mask
     }
 
     /// The bucket that a hash means.

@@ -2,32 +2,20 @@
 
 use crate::bucket::{Bucket, Stored};
 use crate::config::{Config, ConfigError};
-use crate::engine::{Engine, Picked, multiplier, with_engine};
+use crate::engine::{Engine, Picked, Task, multiplier};
 use crate::entry::{
     FIRST, FlowEntry, Found, Hops, PLACE_MASK, Position, SECOND, age_of, low_with, state_of,
 };
 use crate::key::{FlowKey, PROTOCOL_SHIFT, QUOTIENT_MASK};
 use crate::lookup::look;
 use crate::memory::{HUGE, Memory, PAGE, Pages, ReserveError};
+use crate::probe::{Hashes, Mixer, Wanted, hashes};
 use crate::room::{COMFORTABLE, Reached, SEARCH};
 use crate::scan::OpenScan;
 use crate::shape::{MAX_BUCKETS, MIN_BUCKETS, Shape};
 use crate::state::{Direction, State};
 use crate::stats::{Counters, Stats};
 use crate::timers::Ages;
-
-/// Where a key may lie, and what to look for there.
-#[derive(Clone, Copy)]
-pub(crate) struct Probe<A> {
-    /// Addresses, mixed with the quotient.
-    pub(crate) addresses: A,
-    /// Head without quotient.
-    pub(crate) head: u64,
-    /// Hash of the first choice.
-    pub(crate) first: u32,
-    /// Hash of the second choice.
-    pub(crate) second: u32,
-}
 
 /// What became of an [`FlowTable::insert`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +36,7 @@ pub struct FlowTable<K: FlowKey> {
     /// Buckets there may be.
     pub(crate) limit: u32,
     pub(crate) engine: Picked,
-    pub(crate) multiplier: u64,
+    pub(crate) mixer: Mixer,
     pub(crate) ages: Ages,
     pub(crate) entries: usize,
     pub(crate) counters: Counters,
@@ -65,6 +53,84 @@ pub struct FlowTable<K: FlowKey> {
 pub type Ipv4Table = FlowTable<crate::key::Ipv4Key>;
 /// A table of IPv6 connections.
 pub type Ipv6Table = FlowTable<crate::key::Ipv6Key>;
+
+struct Find<'a, K: FlowKey> {
+    table: &'a FlowTable<K>,
+    key: &'a K,
+}
+
+impl<K: FlowKey> Task for Find<'_, K> {
+    type Output = Option<Found>;
+
+    #[inline(always)]
+    fn run<E: Engine>(self, engine: E) -> Option<Found> {
+        self.table
+            .find(engine, &self.table.mixer.probe(engine, self.key))
+    }
+}
+
+struct Rehash<'a, K: FlowKey> {
+    table: &'a FlowTable<K>,
+    bucket: u32,
+    stored: &'a Stored<K::Addresses>,
+}
+
+impl<K: FlowKey> Task for Rehash<'_, K> {
+    type Output = (Hashes, u64);
+
+    #[inline(always)]
+    fn run<E: Engine>(self, engine: E) -> (Hashes, u64) {
+        self.table.rehash(engine, self.bucket, self.stored)
+    }
+}
+
+struct Insert<'a, K: FlowKey> {
+    table: &'a mut FlowTable<K>,
+    key: &'a K,
+    hops: Hops,
+    state: State,
+    seen: u32,
+}
+
+impl<K: FlowKey> Task for Insert<'_, K> {
+    type Output = Insertion;
+
+    #[inline(always)]
+    fn run<E: Engine>(self, engine: E) -> Insertion {
+        let Self {
+            table,
+            key,
+            hops,
+            state,
+            seen,
+        } = self;
+        let (wanted, hashes) = table.mixer.probe(engine, key);
+        if let Some(found) = table.find(engine, &(wanted, hashes)) {
+            return Insertion::Present(found);
+        }
+        table.grow_if_loaded(engine);
+        let age = table.ages.stamp(key.protocol(), state, seen);
+        let head = wanted.head | u64::from(low_with(0, state, age));
+        let entry = Stored {
+            addresses: wanted.addresses,
+            head,
+            hops,
+        };
+        let position = match table.place(hashes, &entry) {
+            Some(position) => position,
+            None => match table.make_room(hashes) {
+                Some((bucket, slot, place)) => table.put(bucket, slot, place, &entry),
+                None => {
+                    table.counters.full += 1;
+                    return Insertion::Full;
+                }
+            },
+        };
+        table.entries += 1;
+        table.counters.inserted += 1;
+        Insertion::New(position)
+    }
+}
 
 impl<K: FlowKey> FlowTable<K> {
     /// An empty table. Address space for [`Config::memory_limit`] is reserved; memory is taken as entries come.
@@ -104,7 +170,9 @@ impl<K: FlowKey> FlowTable<K> {
             shape: Shape::new((Self::buckets_for(config.expected_entries) as u32).min(limit)),
             limit,
             engine: Picked::new(config.hash_key, config.hash_function),
-            multiplier: multiplier(config.hash_key),
+            mixer: Mixer {
+                multiplier: multiplier(config.hash_key),
+            },
             ages,
             entries: 0,
             counters: Counters::default(),
@@ -156,8 +224,7 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// The connection of `key`, if it is in the table. For bursts, [`FlowTable::lookup_batch`] is much faster.
     pub fn get(&self, key: &K) -> Option<Found> {
-        with_engine!(self.engine, |engine| self
-            .find(engine, &self.probe(engine, key)))
+        self.engine.run(Find { table: self, key })
     }
 
     /// Whole entry of `key`; `now` in seconds tells its idle time.
@@ -196,53 +263,19 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     fn insert_with(&mut self, key: &K, hops: Hops, state: State, seen: u32) -> Insertion {
-        with_engine!(self.engine, |engine| self
-            .insert_on(engine, key, hops, state, seen))
-    }
-
-    #[inline(always)]
-    fn insert_on<E: Engine>(
-        &mut self,
-        engine: E,
-        key: &K,
-        hops: Hops,
-        state: State,
-        seen: u32,
-    ) -> Insertion {
-        let probe = self.probe(engine, key);
-        if let Some(found) = self.find(engine, &probe) {
-            return Insertion::Present(found);
-        }
-        self.grow_if_loaded(engine);
-        let age = self.ages.stamp(key.protocol(), state, seen);
-        let entry = Stored {
-            addresses: probe.addresses,
-            head: probe.head | u64::from(low_with(0, state, age)),
+        self.engine.run(Insert {
+            table: self,
+            key,
             hops,
-        };
-        let position = match self.place(&probe, &entry) {
-            Some(position) => position,
-            None => match self.make_room(&probe) {
-                Some((bucket, slot, place)) => self.put(bucket, slot, place, &entry),
-                None => {
-                    self.counters.full += 1;
-                    return Insertion::Full;
-                }
-            },
-        };
-        self.entries += 1;
-        self.counters.inserted += 1;
-        Insertion::New(position)
+            state,
+            seen,
+        })
     }
 
     /// Stores into a free slot of one of the two buckets, the first by preference.
     #[inline(always)]
-    fn place(
-        &mut self,
-        probe: &Probe<K::Addresses>,
-        entry: &Stored<K::Addresses>,
-    ) -> Option<Position> {
-        for (hash, place) in [(probe.first, FIRST), (probe.second, SECOND)] {
+    fn place(&mut self, hashes: Hashes, entry: &Stored<K::Addresses>) -> Option<Position> {
+        for (hash, place) in hashes.into_iter().zip([FIRST, SECOND]) {
             let bucket = self.shape.bucket(hash);
             if let Some(slot) = self.memory.buckets()[bucket as usize].free() {
                 return Some(self.put(bucket, slot, place, entry));
@@ -308,54 +341,40 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     #[inline(always)]
-    pub(crate) fn probe<E: Engine>(&self, engine: E, key: &K) -> Probe<K::Addresses> {
-        let quotient = key.head() & QUOTIENT_MASK;
-        let head = key.head() & !QUOTIENT_MASK;
-        let addresses = K::mix(key.addresses(), quotient.wrapping_mul(self.multiplier));
-        let hash = engine.hash(K::blocks(head, addresses).as_ref());
-        Probe {
-            addresses,
-            head,
-            first: hash as u32 ^ quotient as u32,
-            second: (hash >> 32) as u32 ^ quotient as u32,
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn find<E: Engine>(&self, engine: E, probe: &Probe<K::Addresses>) -> Option<Found> {
+    pub(crate) fn find<E: Engine>(
+        &self,
+        engine: E,
+        probe: &(Wanted<K::Addresses>, Hashes),
+    ) -> Option<Found> {
+        let (wanted, hashes) = probe;
+        let [first, second] = hashes.map(|hash| self.shape.bucket(hash));
         let buckets = self.memory.buckets();
-        let first = self.shape.bucket(probe.first);
-        let second = self.shape.bucket(probe.second);
-        match look(engine, buckets, probe, first, FIRST) {
-            None => look(engine, buckets, probe, second, SECOND),
+        match look(engine, buckets, wanted, first, FIRST) {
+            None => look(engine, buckets, wanted, second, SECOND),
             found => found,
         }
     }
 
-    /// The probe that finds a stored entry, and its key's quotient.
+    /// A stored entry's hashes, and its key's quotient.
     #[inline(always)]
-    pub(crate) fn reprobe<E: Engine>(
+    pub(crate) fn rehash<E: Engine>(
         &self,
         engine: E,
         bucket: u32,
         entry: &Stored<K::Addresses>,
-    ) -> (Probe<K::Addresses>, u64) {
-        let head = entry.head & !QUOTIENT_MASK;
-        let hash = engine.hash(K::blocks(head, entry.addresses).as_ref());
-        let (first, second) = (hash as u32, (hash >> 32) as u32);
+    ) -> (Hashes, u64) {
+        let wanted = Wanted {
+            addresses: entry.addresses,
+            head: entry.head & !QUOTIENT_MASK,
+        };
+        let [first, second] = hashes::<K, E>(engine, &wanted, 0);
         let here = if entry.head & PLACE_MASK == FIRST {
             first
         } else {
             second
         };
-        let quotient = u64::from(here ^ bucket) & QUOTIENT_MASK;
-        let probe = Probe {
-            addresses: entry.addresses,
-            head,
-            first: first ^ quotient as u32,
-            second: second ^ quotient as u32,
-        };
-        (probe, quotient)
+        let quotient = (here ^ bucket) & QUOTIENT_MASK as u32;
+        ([first ^ quotient, second ^ quotient], u64::from(quotient))
     }
 
     /// The entry of a slot that is in use, with its key.
@@ -372,9 +391,12 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     pub(crate) fn key_of(&self, bucket: u32, stored: &Stored<K::Addresses>) -> K {
-        let (probe, quotient) =
-            with_engine!(self.engine, |engine| self.reprobe(engine, bucket, stored));
-        let addresses = K::mix(probe.addresses, quotient.wrapping_mul(self.multiplier));
-        K::from_parts(probe.head | quotient, addresses)
+        let (_, quotient) = self.engine.run(Rehash {
+            table: self,
+            bucket,
+            stored,
+        });
+        let head = stored.head & !QUOTIENT_MASK | quotient;
+        K::from_parts(head, self.mixer.mix::<K>(stored.addresses, quotient))
     }
 }

@@ -6,13 +6,19 @@
 use std::arch::x86_64::{
     __m128i, _mm_aesenc_si128, _mm_and_si128, _mm_cmpeq_epi32, _mm_cvtsi128_si64, _mm_loadu_si128,
     _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set_epi64x, _mm_setzero_si128,
-    _mm_xor_si128, _mm512_broadcast_i32x4, _mm512_loadu_si512, _mm512_permutexvar_epi8,
-    _mm512_test_epi8_mask, _mm512_xor_si512,
+    _mm_xor_si128, _mm256_storeu_si256, _mm512_aesenc_epi128, _mm512_and_si512,
+    _mm512_andnot_si512, _mm512_broadcast_i32x4, _mm512_castsi512_si256, _mm512_cmpge_epu32_mask,
+    _mm512_loadu_si512, _mm512_mask_and_epi32, _mm512_maskz_compress_epi64, _mm512_mullo_epi64,
+    _mm512_permutexvar_epi8, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_shuffle_epi32,
+    _mm512_storeu_si512, _mm512_test_epi8_mask, _mm512_xor_si512,
 };
 
 use crate::bucket::{ENTRY4, HEAD4, Line, Match};
-use crate::engine::Engine;
+use crate::engine::{Engine, Task};
 use crate::entry::MATCH_MASK;
+use crate::key::{Ipv4Key, QUOTIENT_MASK};
+use crate::probe::{Hashes, Mixer, Wanted};
+use crate::shape::Shape;
 use crate::siphash::SipHash13;
 
 /// AES instructions, and SSE2.
@@ -42,15 +48,15 @@ impl Aes {
         Some(Self { rounds })
     }
 
-    /// Runs `work` compiled for this processor, so that the engine's methods are inlined into its loops.
+    /// Runs a task compiled for this processor, so that the engine's methods are inlined into its loops.
     #[inline(always)]
-    pub(crate) fn run<R>(self, work: impl FnOnce(Self) -> R) -> R {
+    pub(crate) fn run<T: Task>(self, task: T) -> T::Output {
         #[target_feature(enable = "aes")]
-        fn compiled<R>(engine: Aes, work: impl FnOnce(Aes) -> R) -> R {
-            work(engine)
+        fn compiled<T: Task>(engine: Aes, task: T) -> T::Output {
+            task.run(engine)
         }
         // SAFETY: `self` exists.
-        unsafe { compiled(self, work) }
+        unsafe { compiled(self, task) }
     }
 }
 
@@ -105,22 +111,71 @@ pub(crate) fn find4_sse2(line: &Line, addresses: u64, head: u64) -> Match {
 impl Avx512 {
     /// The engine for `key`, or nothing where the instructions are missing.
     pub(crate) fn detect(key: [u8; 16]) -> Option<Self> {
-        let has = std::is_x86_feature_detected!("avx512bw")
+        let has = std::is_x86_feature_detected!("vaes")
+            && std::is_x86_feature_detected!("avx512dq")
+            && std::is_x86_feature_detected!("avx512bw")
             && std::is_x86_feature_detected!("avx512vbmi")
             && std::is_x86_feature_detected!("bmi2")
             && std::is_x86_feature_detected!("bmi1");
         Aes::detect(key).filter(|_| has).map(|aes| Self { aes })
     }
 
-    /// Runs `work` compiled for this processor, so that the engine's methods are inlined into its loops.
+    /// Runs a task compiled for this processor, so that the engine's methods are inlined into its loops.
     #[inline(always)]
-    pub(crate) fn run<R>(self, work: impl FnOnce(Self) -> R) -> R {
-        #[target_feature(enable = "aes,avx512f,avx512bw,avx512vbmi,bmi1,bmi2")]
-        fn compiled<R>(engine: Avx512, work: impl FnOnce(Avx512) -> R) -> R {
-            work(engine)
+    pub(crate) fn run<T: Task>(self, task: T) -> T::Output {
+        #[target_feature(enable = "aes,vaes,avx512f,avx512bw,avx512dq,avx512vbmi,bmi1,bmi2")]
+        fn compiled<T: Task>(engine: Avx512, task: T) -> T::Output {
+            task.run(engine)
         }
         // SAFETY: `self` exists.
-        unsafe { compiled(self, work) }
+        unsafe { compiled(self, task) }
+    }
+}
+
+// Four keys at once take a key for two words without padding, addresses first.
+const _: () = assert!(size_of::<[Ipv4Key; 4]>() == 64 && size_of::<[Wanted<u64>; 4]>() == 64);
+
+impl Avx512 {
+    /// [`Mixer::probe_each`] of four keys, in the four lanes of one vector.
+    #[inline(always)]
+    fn probe_four(
+        &self,
+        mixer: Mixer,
+        shape: Shape,
+        keys: &[Ipv4Key; 4],
+        wanted: &mut [Wanted<u64>; 4],
+        buckets: &mut [Hashes; 4],
+    ) {
+        // SAFETY: `self` exists; loads and stores are of arrays of 64 bytes, and of 32 for `buckets`.
+        unsafe {
+            let quotient_mask = _mm512_broadcast_i32x4(_mm_set_epi64x(QUOTIENT_MASK as i64, 0));
+            let key = _mm512_loadu_si512(keys.as_ptr().cast());
+            let quotient = _mm512_and_si512(key, quotient_mask);
+            // The quotient beside the addresses, where the product goes.
+            let across = _mm512_shuffle_epi32::<0b01_00_11_10>(quotient);
+            let product = _mm512_mullo_epi64(across, _mm512_set1_epi64(mixer.multiplier as i64));
+            let mixed = _mm512_andnot_si512(quotient_mask, _mm512_xor_si512(key, product));
+            _mm512_storeu_si512(wanted.as_mut_ptr().cast(), mixed);
+
+            let round = |number: usize| _mm512_broadcast_i32x4(self.aes.rounds[number]);
+            let state = _mm512_xor_si512(mixed, round(0));
+            let state = _mm512_aesenc_epi128(state, round(1));
+            let state = _mm512_aesenc_epi128(state, round(2));
+            let state = _mm512_aesenc_epi128(state, round(3));
+            let state = _mm512_aesenc_epi128(state, round(0));
+
+            // Both hashes lie in the lower half of each lane; so the quotient is needed twice there.
+            let twice = _mm512_shuffle_epi32::<0b00_00_10_10>(quotient);
+            let (buckets_in_use, mask) = (shape.buckets() as i32, shape.mask() as i32);
+            let wide = _mm512_and_si512(
+                _mm512_xor_si512(state, twice),
+                _mm512_set1_epi32(mask << 1 | 1),
+            );
+            let too_wide = _mm512_cmpge_epu32_mask(wide, _mm512_set1_epi32(buckets_in_use));
+            let number = _mm512_mask_and_epi32(wide, too_wide, wide, _mm512_set1_epi32(mask));
+            let even = _mm512_maskz_compress_epi64(0b0101_0101, number);
+            _mm256_storeu_si256(buckets.as_mut_ptr().cast(), _mm512_castsi512_si256(even));
+        }
     }
 }
 
@@ -157,6 +212,28 @@ impl Engine for Avx512 {
     #[inline(always)]
     fn hash(&self, blocks: &[u128]) -> u64 {
         self.aes.hash(blocks)
+    }
+
+    #[inline(always)]
+    fn probe4_each(
+        &self,
+        mixer: Mixer,
+        shape: Shape,
+        keys: &[Ipv4Key],
+        wanted: &mut [Wanted<u64>],
+        buckets: &mut [Hashes],
+    ) {
+        let (fours, rest) = keys.as_chunks::<4>();
+        let (wanted_fours, wanted_rest) = wanted.split_at_mut(4 * fours.len());
+        let (buckets_fours, buckets_rest) = buckets.split_at_mut(4 * fours.len());
+        let parts = fours
+            .iter()
+            .zip(wanted_fours.as_chunks_mut().0)
+            .zip(buckets_fours.as_chunks_mut().0);
+        for ((keys, wanted), buckets) in parts {
+            self.probe_four(mixer, shape, keys, wanted, buckets);
+        }
+        mixer.probe_each(*self, shape, rest, wanted_rest, buckets_rest);
     }
 
     #[inline(always)]
