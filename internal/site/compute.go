@@ -19,10 +19,12 @@ const VNI = 4789
 func Compute(in Inputs) Result {
 	c := &computation{in: &in}
 	result := Result{Rules: map[string]*rules.RuleSet{}, Chains: map[ChainKey]Following{}}
-	records := slices.Clone(in.Chains)
-	slices.SortFunc(records, func(a, b *control.ChainRecord) int {
-		return cmp.Or(cmp.Compare(a.Customer, b.Customer), cmp.Compare(a.Chain, b.Chain))
-	})
+	records, problems := sound(in.Chains)
+	for key, problem := range problems {
+		result.Chains[key] = Following{Revision: revisionOf(in.Chains, key), Missing: []string{problem}}
+	}
+	in.Remote = reachable(in.Remote, in.Forwarders)
+	in.Chains = records
 	for _, record := range records {
 		all := paths(&in, record)
 		c.paths = append(c.paths, all...)
@@ -41,6 +43,15 @@ func Compute(in Inputs) Result {
 	}
 	result.Peers = sortedKeys(peers)
 	return result
+}
+
+func revisionOf(records []*control.ChainRecord, key ChainKey) uint64 {
+	for _, r := range records {
+		if r.Customer == key.Customer && r.Chain == key.Chain {
+			return r.Revision
+		}
+	}
+	return 0
 }
 
 // computation is one run of Compute.
@@ -63,6 +74,7 @@ func (c *computation) ruleSet(f Forwarder) *rules.RuleSet {
 	}
 	set.Attachments = c.attachments(set)
 	set.Peers = c.peers(set, previous)
+	prune(set)
 	set.Ports = ports(f, set)
 	set.Generation = previous.GetGeneration()
 	if previous == nil || !proto.Equal(set, previous) {
@@ -171,35 +183,46 @@ func (c *computation) peers(set, previous *rules.RuleSet) []*rules.Peer {
 		}
 	}
 	var all []*rules.Peer
-	for _, id := range sortedKeys(named) {
-		if peer := c.peer(id, previous); peer != nil {
+	known := map[string]bool{}
+	add := func(id string, old bool) {
+		peer, remembered := c.peer(id, previous)
+		if peer != nil && remembered == old && !known[peer.Address] {
+			known[peer.Address] = true
 			all = append(all, peer)
 		}
 	}
+	for _, id := range sortedKeys(named) {
+		add(id, false)
+	}
+	for _, id := range sortedKeys(named) { // an address that another peer has now is that one's
+		add(id, true)
+	}
+	slices.SortFunc(all, func(a, b *rules.Peer) int { return cmp.Compare(a.Id, b.Id) })
 	return all
 }
 
-func (c *computation) peer(id string, previous *rules.RuleSet) *rules.Peer {
-	peer := &rules.Peer{Id: id, Encapsulation: rules.Encapsulation_ENCAPSULATION_VXLAN_MPLS}
+// peer finds a forwarder; remembered says that only the previous rules know it.
+func (c *computation) peer(id string, previous *rules.RuleSet) (peer *rules.Peer, remembered bool) {
+	peer = &rules.Peer{Id: id, Encapsulation: rules.Encapsulation_ENCAPSULATION_VXLAN_MPLS}
 	for _, f := range c.in.Remote {
 		if peerID(f) == id {
 			peer.Address, peer.Alive = f.Address, f.Alive
-			return peer
+			return peer, false
 		}
 	}
 	for _, f := range c.in.Forwarders {
 		if c.in.Site+"/"+f.Name == id {
 			peer.Address, peer.Alive = hostAddress(f.TunnelAddress), true
-			return peer
+			return peer, false
 		}
 	}
 	for _, old := range previous.GetPeers() {
 		if old.Id == id {
 			peer.Address = old.Address
-			return peer
+			return peer, true
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // ports are the underlay's, then those of edges and attachments.

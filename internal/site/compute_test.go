@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -379,5 +380,77 @@ func TestGenerationGrowsWithChangesOnly(t *testing.T) {
 	v.Routes = n.routes("1: office cloud cloud cloud")
 	if next := n.compute("cloud").Rules["f1"].Generation; next != first+1 {
 		t.Errorf("generation %d became %d with a change", first, next)
+	}
+}
+
+func TestOneBadRecordHarmsItselfOnly(t *testing.T) {
+	for name, damage := range map[string]struct {
+		do   func(*control.ChainVersion)
+		want string
+	}{
+		"odd label":       {func(v *control.ChainVersion) { v.ChainLabel = 19 }, "chain_label: not an even number from 16 to 1048575"},
+		"reserved label":  {func(v *control.ChainVersion) { v.ChainLabel = 2 }, "chain_label: not an even number"},
+		"another's label": {func(v *control.ChainVersion) { v.ChainLabel = 16 }, "label 16 is that of chain acme/mail"},
+		"short route":     {func(v *control.ChainVersion) { v.Routes[0].Sites = nil }, "routes: 0 sites for 1 VNFs"},
+		"egress label":    {func(v *control.ChainVersion) { v.Routes[0].EgressLabel = 1 << 20 }, "egress_label 1048576 is not from 16"},
+		"share":           {func(v *control.ChainVersion) { v.Routes[0].Fraction = math.NaN() }, "fraction NaN is not from 0 to 1"},
+		"prefix":          {func(v *control.ChainVersion) { v.Egress[0].Prefixes = []string{"all"} }, `edge inet: prefixes[0]: "all" is no prefix`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := office("office", "cloud")
+			n.instance("cloud", "firewall", "fw-1", 100)
+			n.chain("acme", "mail", 16, []string{"firewall"}, []string{"lan"}, []string{"inet"}, "1: office cloud cloud")
+			alone := n.compute("cloud").Rules["f1"]
+			v := n.chain("acme", "web", 18, []string{"firewall"}, []string{"lan"}, []string{"inet"}, "1: office cloud cloud")
+			damage.do(v)
+			result := n.compute("cloud")
+			if with := result.Rules["f1"]; with.Generation != alone.Generation {
+				t.Errorf("the bad chain changes the rules: %v", with)
+			}
+			got := result.Chains[ChainKey{"acme", "web"}].Missing
+			if len(got) != 1 || !strings.Contains(got[0], damage.want) {
+				t.Errorf("said %q, want %q", got, damage.want)
+			}
+		})
+	}
+}
+
+func TestPeersThatTunnelsCannotReachAreLeftOut(t *testing.T) {
+	n := office("office", "a", "b", "core")
+	n.instance("a", "firewall", "fw-1", 100)
+	n.instance("b", "firewall", "fw-2", 100)
+	n.chain("acme", "web", 16, []string{"firewall"}, []string{"lan"}, []string{"inet"}, "0.5: office a core", "0.5: office b core")
+	for name, address := range map[string]string{"another family": "2001:db8::1", "none": "", "nonsense": "here", "our own": "192.0.2.1", "a's": "192.0.2.2"} {
+		in := n.inputs("office")
+		for _, f := range in.Remote {
+			if f.Site == "b" {
+				f.Address = address
+			}
+		}
+		set := Compute(in).Rules["f1"]
+		targets := set.Paths[0].Stages[0].Downstream.Remote
+		if len(set.Peers) != 1 || set.Peers[0].Id != "a/f1" || len(targets) != 1 || targets[0].Weight != 60000 {
+			t.Errorf("%s: peers %v, targets %v", name, set.Peers, targets)
+		}
+	}
+}
+
+func TestAddressOfAForgottenPeerMayBeAnothers(t *testing.T) {
+	n := office("office", "a", "b", "core")
+	n.instance("a", "firewall", "fw-1", 100)
+	v := n.chain("acme", "web", 16, []string{"firewall"}, []string{"lan"}, []string{"inet"}, "1: office a core")
+	n.compute("office")
+	n.instance("b", "firewall", "fw-2", 100)
+	v.Routes = n.routes("1: office b core")
+	in := n.inputs("office")
+	in.Remote = slices.DeleteFunc(in.Remote, func(f *control.ForwarderRecord) bool { return f.Site == "a" })
+	for _, f := range in.Remote {
+		if f.Site == "b" {
+			f.Address = "192.0.2.2"
+		}
+	}
+	set := Compute(in).Rules["f1"]
+	if len(set.Peers) != 1 || set.Peers[0].Id != "b/f1" || len(set.Paths[0].Stages[0].Downstream.Remote) != 1 {
+		t.Errorf("peers %v, stage %v", set.Peers, set.Paths[0].Stages[0])
 	}
 }

@@ -30,13 +30,20 @@ func (s *Switchboard) edgesNow() (usable map[EdgeKey]string, edges map[EdgeKey]e
 		return s.state.usableEdges, s.edges
 	}
 	defer host.Close()
-	for _, record := range s.state.directory.edges {
+	taken := map[string]EdgeKey{} // interface and VLAN
+	for _, name := range sortedKeys(s.state.directory.edges) {
+		record := s.state.directory.edges[name]
 		if record.Spec.Site != s.config.Site {
 			continue
 		}
 		key := EdgeKey{record.Customer, record.Edge}
 		reason := s.whyUnusable(host, record.Spec)
+		at := fmt.Sprintf("interface %s, VLAN %d,", record.Spec.Interface, record.Spec.Vlan)
+		if other, is := taken[at]; is && reason == "" {
+			reason = fmt.Sprintf("%s is that of edge %s", at, other)
+		}
 		if reason == "" {
+			taken[at] = key
 			usable[key] = s.forwarderOf(record.Spec.Interface)
 			reason = s.whyDown(host, record.Spec, usable[key])
 		}
@@ -47,6 +54,9 @@ func (s *Switchboard) edgesNow() (usable map[EdgeKey]string, edges map[EdgeKey]e
 
 // whyUnusable says why no forwarder can open an edge, "" where one can.
 func (s *Switchboard) whyUnusable(host *hostnet.Namespace, spec *api.EdgeSpec) string {
+	if problem := malformedEdge(spec); problem != "" {
+		return problem
+	}
 	if s.forwarderOf(spec.Interface) == "" {
 		return fmt.Sprintf("interface %s is not in edgeInterfaces of site %s", spec.Interface, s.config.Site)
 	}

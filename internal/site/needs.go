@@ -35,6 +35,7 @@ type NeededPlace struct {
 // Needs says what the site needs. controllerSite tells where a VNF's controller publishes, "" where it is not known.
 func Needs(in Inputs, controllerSite func(vnf string) string) Need {
 	var need Need
+	in.Chains, _ = sound(in.Chains)
 	topics := map[Topic]bool{}
 	for _, record := range in.Chains {
 		for _, p := range paths(&in, record) {

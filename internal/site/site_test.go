@@ -137,8 +137,8 @@ func TestDeadInstanceGetsNoNewFlows(t *testing.T) {
 	}
 	began := time.Now()
 	w.eventually("the dead instance has no weight", func() bool {
-		s, weight := state("fw-1")
-		return s == rules.AttachmentState_ATTACHMENT_STATE_DEAD && weight == 0
+		s, _ := state("fw-1") // a vanished one is no target at all
+		return s == 0 || s == rules.AttachmentState_ATTACHMENT_STATE_DEAD
 	})
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("noticed after %v", took)
@@ -205,8 +205,8 @@ func TestForwarderThatRefusesIsNamed(t *testing.T) {
 	}
 	w := activeWorld(t)
 	f := w.sites["office"].forwarder
-	w.tell("directory.edge.acme.second", &control.EdgeRecord{Edge: "second", Customer: "acme", Spec: &api.EdgeSpec{Kind: api.EdgeKind_EDGE_KIND_LAN,
-		Site: "office", Interface: "lo", Prefixes: []string{"10.2.0.0/24"}}})
+	w.tell("directory.edge.acme.second", &control.EdgeRecord{Edge: "second", Customer: "acme", Spec: &api.EdgeSpec{Kind: api.EdgeKind_EDGE_KIND_VLAN,
+		Site: "office", Interface: "lo", Vlan: 7, Prefixes: []string{"10.2.0.0/24"}}})
 	w.eventually("rules with the edge", func() bool { return len(f.current().Edges) == 2 })
 	f.mu.Lock()
 	f.frozen = true
@@ -221,6 +221,33 @@ func TestForwarderThatRefusesIsNamed(t *testing.T) {
 		p := w.sites["office"].progress()
 		return p.Problem == "forwarder f1 refuses its rules: edges[0]: bad" && p.ProblemRevision == 3 && p.AppliedRevision == 2
 	})
+}
+
+func TestTwoEdgesCannotShareAnInterface(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := activeWorld(t)
+	w.tell("directory.edge.acme.other", &control.EdgeRecord{Edge: "other", Customer: "acme", Spec: &api.EdgeSpec{Kind: api.EdgeKind_EDGE_KIND_LAN,
+		Site: "office", Interface: "lo"}})
+	w.tell("directory.edge.acme.bad", &control.EdgeRecord{Edge: "bad", Customer: "acme", Spec: &api.EdgeSpec{Kind: api.EdgeKind_EDGE_KIND_VLAN,
+		Site: "office", Interface: "lo", Vlan: 9, GatewayAddresses: []string{"10.9.0.1"}}})
+	w.tell("directory.edge.acme.absent", &control.EdgeRecord{Edge: "absent", Customer: "acme", Spec: &api.EdgeSpec{Kind: api.EdgeKind_EDGE_KIND_LAN,
+		Site: "office", Interface: "eth9"}})
+	for key, want := range map[string]string{
+		"edge.acme.other":  "interface lo, VLAN 0, is that of edge acme/lan",
+		"edge.acme.bad":    `gateway_addresses[0]: "10.9.0.1" is no address with prefix length`,
+		"edge.acme.absent": "interface eth9 is not in edgeInterfaces of site office",
+	} {
+		observed := &control.EdgeObserved{}
+		w.eventually(key+" is down", func() bool { return w.sites["office"].published(key, observed) && !observed.Up })
+		if observed.Reason != want {
+			t.Errorf("%s: %q, want %q", key, observed.Reason, want)
+		}
+	}
+	if n := len(w.sites["office"].forwarder.current().Edges); n != 1 {
+		t.Errorf("%d edges in the rules, want the sound one", n)
+	}
 }
 
 func TestForwarderThatVanishesIsNotAlive(t *testing.T) {

@@ -37,7 +37,9 @@ func asks(chain string, label uint32, loads ...*control.SiteLoad) *control.Prepa
 	return p
 }
 
-func at(site string, load float64) *control.SiteLoad { return &control.SiteLoad{Site: site, Load: load} }
+func at(site string, load float64) *control.SiteLoad {
+	return &control.SiteLoad{Site: site, Load: load}
+}
 
 func TestCapacityIsGuardedForEachSite(t *testing.T) {
 	c := deployed(t)

@@ -198,7 +198,7 @@ func (a *Agent) instance(d Deployment, number int) *instance {
 	name := instanceName(d.Name, number)
 	in := a.instances[name]
 	if in == nil {
-		in = &instance{site: a.config.Site, name: name, namespace: a.config.Prefix + name, log: a.log.With("instance", name),
+		in = &instance{name: name, namespace: a.config.Prefix + name, log: a.log.With("instance", name),
 			forwarder: a.config.Forwarders[(number-1)%len(a.config.Forwarders)], since: time.Now()}
 		a.instances[name] = in
 	}
@@ -236,7 +236,7 @@ func (a *Agent) remove(ctx context.Context, in *instance) {
 func (a *Agent) removeUnknown(ctx context.Context, kept map[string]bool) {
 	for _, name := range a.records.instances() {
 		if !kept[name] && a.instances[name] == nil {
-			a.remove(ctx, &instance{site: a.config.Site, name: name, namespace: a.config.Prefix + name, log: a.log})
+			a.remove(ctx, &instance{name: name, namespace: a.config.Prefix + name, log: a.log})
 		}
 	}
 }

@@ -19,11 +19,11 @@ import (
 
 // instance is one running copy of a VNF.
 type instance struct {
-	site, name, namespace, forwarder string
-	deployment                       Deployment
-	weight                           uint32
-	retired                          bool // the deployment wants fewer
-	log                              *slog.Logger
+	name, namespace, forwarder string
+	deployment                 Deployment
+	weight                     uint32
+	retired                    bool // the deployment wants fewer
+	log                        *slog.Logger
 
 	state  api.VnfInstanceState
 	reason string
@@ -32,9 +32,10 @@ type instance struct {
 	lost time.Time
 
 	built    bool
-	paired   map[int]bool // by index
-	applied  string       // ruleset in force
-	verified time.Time    // when the ruleset was last seen in the kernel
+	ports    map[string]string // the site's ends, by the link inside
+	paired   map[int]bool      // by index
+	applied  string            // ruleset in force
+	verified time.Time         // when the ruleset was last seen in the kernel
 	placed   map[vnf.Place]bool
 	problems map[vnf.Place]string
 }
@@ -73,7 +74,7 @@ func (in *instance) tryStep(ctx context.Context, r *records, placements []Placem
 		return fmt.Errorf("no driver %q; use nftables-firewall, nftables-nat or bridge-filter", in.deployment.Driver)
 	}
 	if in.built && !hostnet.NamespaceExists(in.namespace) {
-		in.built, in.lost = false, time.Now()
+		in.built, in.lost, in.ports = false, time.Now(), nil
 	}
 	if wait := rebuildDelay - time.Since(in.lost); wait > 0 {
 		return fmt.Errorf("namespace %s is gone", in.namespace)
@@ -104,17 +105,18 @@ func (in *instance) links(d *driver) []string {
 	return []string{gatewayLink}
 }
 
-func (in *instance) port(link string) string { return portName(in.site, in.name, link) }
-
 // build makes the links and what holds for the whole namespace, once.
 func (in *instance) build(site, namespace *hostnet.Namespace, d *driver) error {
 	if in.built {
 		return nil
 	}
+	ports := map[string]string{}
 	for _, link := range in.links(d) {
-		if err := ensureLink(site, namespace, in.port(link), link); err != nil {
+		port, err := ensureLink(site, namespace, link)
+		if err != nil {
 			return err
 		}
+		ports[link] = port
 	}
 	prepare := prepareGateway
 	if d.kind == vnf.Transparent {
@@ -123,7 +125,7 @@ func (in *instance) build(site, namespace *hostnet.Namespace, d *driver) error {
 	if err := prepare(namespace); err != nil {
 		return err
 	}
-	in.built, in.paired, in.applied = true, map[int]bool{}, ""
+	in.built, in.ports, in.paired, in.applied = true, ports, map[int]bool{}, ""
 	return nil
 }
 
@@ -208,11 +210,14 @@ func (in *instance) apply(ctx context.Context, namespace *hostnet.Namespace, rul
 // probe checks that the instance can do its work: its links are up, its kernel forwards, its interfaces and rules are there.
 func (in *instance) probe(ctx context.Context, site, namespace *hostnet.Namespace, d *driver) error {
 	for _, link := range in.links(d) {
-		if err := up(namespace, link); err != nil {
-			in.built = false
-			return err
+		err := up(namespace, link)
+		if err == nil {
+			err = up(site, in.ports[link])
 		}
-		if err := up(site, in.port(link)); err != nil {
+		if err != nil {
+			if exists, look := site.LinkExists(in.ports[link]); look == nil && !exists {
+				in.ports = nil
+			}
 			in.built = false
 			return err
 		}
@@ -259,15 +264,19 @@ func up(namespace *hostnet.Namespace, link string) error {
 // empty reports whether nothing of the instance is used or wanted.
 func (in *instance) empty(r *records) bool { return !r.has(in.name) }
 
-// destroy removes the instance's namespace and links.
+// destroy removes the instance's links and namespace.
 func (in *instance) destroy() error {
-	site, err := hostnet.CurrentNamespace()
+	if !hostnet.NamespaceExists(in.namespace) {
+		return nil
+	}
+	namespace, err := hostnet.OpenNamespace(in.namespace)
 	if err != nil {
 		return err
 	}
-	defer site.Close()
+	defer namespace.Close()
+	// Whoever is still in the namespace keeps it, but not the links.
 	for _, link := range []string{gatewayLink, ingressLink, egressLink} {
-		if err := site.DeleteLink(in.port(link)); err != nil {
+		if err := namespace.DeleteLink(link); err != nil {
 			return err
 		}
 	}
@@ -287,10 +296,11 @@ func (in *instance) status() Status {
 	return s
 }
 
-// attachments are the interfaces that exist, as forwarders must know them.
+// attachments are the interfaces that exist, as forwarders must know them. Of an instance whose links are gone there are
+// none: a forwarder could not open their ports.
 func (in *instance) attachments(r *records) []vnf.Attachment {
 	d := drivers[in.deployment.Driver]
-	if d == nil {
+	if d == nil || in.ports == nil {
 		return nil
 	}
 	var all []vnf.Attachment
@@ -301,10 +311,10 @@ func (in *instance) attachments(r *records) []vnf.Attachment {
 		a := vnf.Attachment{ID: one.attachmentID(), Instance: in.name, Forwarder: in.forwarder, Place: one.Place, Kind: d.kind,
 			State: vnf.Active, Weight: in.status().Weight, MTU: linkMTU}
 		if d.kind == vnf.Transparent {
-			a.IngressPort, a.EgressPort = in.port(ingressLink), in.port(egressLink)
+			a.IngressPort, a.EgressPort = in.ports[ingressLink], in.ports[egressLink]
 			a.IngressVLAN, a.EgressVLAN = uint32(vlanOf(one.Index)), uint32(vlanOf(one.Index))
 		} else {
-			a.IngressPort, a.EgressPort = in.port(gatewayLink), in.port(gatewayLink)
+			a.IngressPort, a.EgressPort = in.ports[gatewayLink], in.ports[gatewayLink]
 			a.IngressMAC, _ = net.ParseMAC(one.IngressMAC)
 			a.EgressMAC, _ = net.ParseMAC(one.EgressMAC)
 		}

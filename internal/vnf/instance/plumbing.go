@@ -1,8 +1,8 @@
 package instance
 
 import (
+	"crypto/rand"
 	"fmt"
-	"hash/fnv"
 	"net"
 	"net/netip"
 	"strconv"
@@ -21,27 +21,28 @@ const (
 // linkMTU is the largest IP packet between forwarder and instance, in bytes.
 const linkMTU = 1500
 
-// portName names the site's end of an instance's link: at most 15 characters, the same at every start.
-func portName(site, instance, link string) string {
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%s/%s/%s", site, instance, link)
-	return fmt.Sprintf("sbv%012x", h.Sum64()&0xffffffffffff)
+// ensureLink joins the site's namespace to an instance's and returns the name of the site's end. A new link gets a new name, so
+// that a forwarder that had the old one open opens the new one.
+func ensureLink(site, namespace *hostnet.Namespace, inside string) (string, error) {
+	port, err := namespace.VethPeer(inside, site)
+	if err != nil {
+		return "", err
+	}
+	if port == "" {
+		if err := namespace.DeleteLink(inside); err != nil {
+			return "", err
+		}
+		port = newPortName()
+	}
+	return port, hostnet.EnsureVeth(hostnet.Interface{Namespace: site, Name: port, MTU: linkMTU},
+		hostnet.Interface{Namespace: namespace, Name: inside, MTU: linkMTU})
 }
 
-// ensureLink joins the site's namespace to an instance's. A port whose other end went with an earlier namespace is
-// replaced.
-func ensureLink(site, namespace *hostnet.Namespace, port, inside string) error {
-	exists, err := namespace.LinkExists(inside)
-	if err != nil {
-		return err
-	}
-	if !exists {
-		if err := site.DeleteLink(port); err != nil {
-			return err
-		}
-	}
-	return hostnet.EnsureVeth(hostnet.Interface{Namespace: site, Name: port, MTU: linkMTU},
-		hostnet.Interface{Namespace: namespace, Name: inside, MTU: linkMTU})
+// newPortName makes a name that nobody else has, of the 15 characters that Linux allows.
+func newPortName() string {
+	var random [6]byte
+	rand.Read(random[:])
+	return fmt.Sprintf("sbv%x", random)
 }
 
 // A gateway instance has, for each place, two macvlan interfaces on its link: "i<index>" faces the ingress, "e<index>" the
