@@ -13,6 +13,7 @@ import (
 func main() {
 	output := flag.String("o", "", "file for the results as JSON")
 	runs := flag.Int("runs", 3, "runs of each comparison; the median counts")
+	only := flag.String("only", "", "run one part only: local, wide, recovery, idle or figure9")
 	site := flag.String("site", "", "internal: run one site of the idle measurement, from this configuration file")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -21,7 +22,7 @@ func main() {
 	if *site != "" {
 		err = idleSite(ctx, *site)
 	} else {
-		err = measure(ctx, *output, *runs)
+		err = measure(ctx, *output, *only, *runs)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench/bus:", err)
@@ -29,16 +30,22 @@ func main() {
 	}
 }
 
-func measure(ctx context.Context, output string, runs int) error {
+func measure(ctx context.Context, output, only string, runs int) error {
+	parts := []struct {
+		name string
+		run  func(context.Context, *report) error
+	}{
+		{"local", localCosts}, {"wide", wideAreaCosts}, {"recovery", recovery}, {"idle", idle},
+		{"figure9", func(ctx context.Context, r *report) error { return figure9(ctx, r, runs) }},
+	}
 	r := newReport()
 	fmt.Println(r.Machine)
-	steps := []func(context.Context, *report) error{
-		localCosts, wideAreaCosts, recovery, idle,
-		func(ctx context.Context, r *report) error { return figure9(ctx, r, runs) },
-	}
-	for _, step := range steps {
-		if err := step(ctx, r); err != nil {
-			return err
+	for _, part := range parts {
+		if only != "" && only != part.name {
+			continue
+		}
+		if err := part.run(ctx, r); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
 		}
 	}
 	if output == "" {

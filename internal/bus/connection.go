@@ -44,6 +44,8 @@ type Connection struct {
 	broken   chan struct{} // closed and replaced when the transport breaks
 	restored chan struct{} // closed and replaced when it is back
 	wanted   *wantedSet
+
+	denials denials
 }
 
 const reconnectWait = 100 * time.Millisecond
@@ -96,7 +98,7 @@ func connect(ctx context.Context, config ConnectConfig, credentials Credentials,
 		nats.PingInterval(20 * time.Second),
 		nats.ReconnectHandler(func(*nats.Conn) { c.signal(&c.restored) }),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.disconnected(err) }),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.log.Warn("bus connection", "error", err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { c.failed(err) }),
 	}, more...)
 	if err := c.dial(ctx, options); err != nil {
 		return nil, err
@@ -162,6 +164,14 @@ func (c *Connection) disconnected(err error) {
 		c.log.Info("bus connection lost", "error", err)
 	}
 	c.signal(&c.broken)
+}
+
+// failed hears of errors that no call returned.
+func (c *Connection) failed(err error) {
+	if errors.Is(err, nats.ErrPermissionViolation) {
+		c.denials.tell(err.Error())
+	}
+	c.log.Warn("bus connection", "error", err)
 }
 
 // signal wakes all that wait for one of the two channels.

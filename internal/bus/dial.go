@@ -12,7 +12,7 @@ import (
 const (
 	dialTimeout = 10 * time.Second
 	dialWait    = 100 * time.Millisecond // first, and then twice as long up to
-	dialWaitMax = 500 * time.Millisecond
+	dialWaitMax = 300 * time.Millisecond
 	// fallbackWait is how long a site that should be dialled waits before it dials itself.
 	fallbackWait = 5 * time.Second
 )

@@ -28,12 +28,25 @@ var (
 	ErrSiteUnreachable = errors.New("bus: site unreachable")
 	// ErrTimeout reports that the request's deadline passed without a reply; it may have been carried out.
 	ErrTimeout = errors.New("bus: request timed out")
+	// ErrTooLarge reports a value, request or reply above MaximumValue.
+	ErrTooLarge = errors.New("bus: too large")
 	// ErrBusy reports that the service has as many requests in hand as it takes at once; it was not carried out.
 	ErrBusy = errors.New("bus: service busy")
 )
 
 // Code classifies a service's refusal for programs; the values are the service's own.
 type Code string
+
+// MaximumValue bounds a value, a request and a reply, in bytes.
+const MaximumValue = 4 << 20
+
+// fits checks that something may travel.
+func fits(what string, payload []byte) error {
+	if len(payload) > MaximumValue {
+		return fmt.Errorf("%w: %s has %d bytes, at most %d", ErrTooLarge, what, len(payload), MaximumValue)
+	}
+	return nil
+}
 
 // Codes that the bus itself gives.
 const (
@@ -48,6 +61,7 @@ const (
 	codeBusy            Code = "bus.busy"
 	codeDenied          Code = "bus.denied"
 	codeInvalid         Code = "bus.invalid"
+	codeTooLarge        Code = "bus.too_large"
 )
 
 // Error is what a handler returns to give its refusal a code that travels with it.
@@ -82,6 +96,7 @@ var busReasons = map[Code]error{
 	codeBusy:            ErrBusy,
 	codeDenied:          ErrDenied,
 	codeInvalid:         ErrInvalidKey,
+	codeTooLarge:        ErrTooLarge,
 }
 
 // remoteError turns a code and message off the wire into the error that the caller sees.

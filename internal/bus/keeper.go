@@ -10,6 +10,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
+// keeperSlack is how late a timer comes on a machine that is merely busy.
+const keeperSlack = 100 * time.Millisecond
+
 // keeper is the site process's half of presence: it hears agents' beats and keeps the keys presence.<kind>.<name> of the
 // published bucket true. One goroutine owns it.
 type keeper struct {
@@ -51,25 +54,22 @@ func (s *Server) startPresence(life context.Context) error {
 }
 
 func (k *keeper) keep(ctx context.Context, beats <-chan *nats.Msg) {
-	// An expiry is seen at most one period late.
-	period := k.lease / 9
-	tick := time.NewTicker(period)
-	defer tick.Stop()
-	last := time.Now()
+	expiry := time.NewTimer(k.lease)
+	defer expiry.Stop()
+	due := time.Now().Add(k.lease)
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case m := <-beats:
 			k.hear(ctx, m)
-		case <-tick.C:
-			now := time.Now() // not the tick's own time, which is when it should have come
-			// A late tick says that this process was held up, and so perhaps the agents too: nobody pays for that.
-			if late := now.Sub(last) - period; late > period {
+		case <-expiry.C:
+			// A late timer says that this process was held up, and so perhaps the agents too: nobody pays for that.
+			if late := time.Since(due); late > keeperSlack {
 				k.extend(late)
 			}
-			last = now
-			k.expire(ctx, now)
+			due = k.expire(ctx, time.Now())
+			expiry.Reset(time.Until(due))
 		}
 	}
 }
@@ -113,18 +113,24 @@ func (k *keeper) hear(ctx context.Context, m *nats.Msg) {
 	}
 }
 
-func (k *keeper) expire(ctx context.Context, now time.Time) {
+// expire lets go of those whose lease has ended, and returns when the next may end. Whoever comes after that has a whole
+// lease, so nobody is missed.
+func (k *keeper) expire(ctx context.Context, now time.Time) time.Time {
+	next := now.Add(k.lease)
 	for key, l := range k.agents {
-		if now.After(l.until) {
+		if !now.Before(l.until) {
 			k.vanish(ctx, key)
+		} else if l.until.Before(next) {
+			next = l.until
 		}
 	}
+	return next
 }
 
 func (k *keeper) vanish(ctx context.Context, key string) {
 	if k.store.Delete(ctx, key) == nil {
 		delete(k.agents, key)
 	} else if l := k.agents[key]; l != nil {
-		l.instance = "" // its name is free; the bucket is corrected at the next tick
+		l.instance = "" // its name is free; the bucket is corrected when the next lease may end
 	}
 }

@@ -3,7 +3,6 @@ package bus
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -97,12 +96,31 @@ func TestServiceCannotWriteRulesNorTheView(t *testing.T) {
 	site := newSite(t, "a")
 	c := site.connect(KindService, "fw")
 	for _, bucket := range []string{rulesBucket, viewBucket} {
-		ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-		_, err := c.store(bucket).Put(ctx, "k", nil)
-		cancel()
-		if err == nil {
-			t.Fatalf("wrote %s", bucket)
-		}
+		_, err := c.store(bucket).Put(testContext(t), "k", nil)
+		wantError(t, err, ErrDenied)
 	}
 	must(c.Published().Put(testContext(t), "k", nil))(t)
+}
+
+func TestWhatIsTooLargeIsRefusedAtOnce(t *testing.T) {
+	ctx, c := testContext(t), newSite(t, "a").controller()
+	large := make([]byte, MaximumValue+1)
+	_, err := c.Published().Put(ctx, "k", large)
+	wantError(t, err, ErrTooLarge)
+	_, err = c.Request(ctx, "a", "s", large)
+	wantError(t, err, ErrTooLarge)
+	if err := c.Serve("s", func(context.Context, Request) ([]byte, error) { return large, nil }); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Request(ctx, "a", "s", nil)
+	wantError(t, err, ErrTooLarge)
+}
+
+func TestLargestValueCrossesALink(t *testing.T) {
+	ctx := testContext(t)
+	a, b, _ := pair(t)
+	s := must(a.controller().Subscribe(ctx, "b", "k"))(t)
+	collect(t, s.Events())
+	must(b.controller().Published().Put(ctx, "k", make([]byte, MaximumValue)))(t)
+	expect(t, "bytes", len(next(t, s.Events()).Value), MaximumValue)
 }

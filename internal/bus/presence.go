@@ -103,11 +103,12 @@ func (r *Registration) message() *nats.Msg {
 
 func (r *Registration) beat(life context.Context) {
 	defer close(r.done)
-	tick := time.NewTicker(presenceBeat)
+	tick := time.NewTimer(untilBeat())
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+			tick.Reset(untilBeat())
 			_ = r.c.nc.PublishMsg(r.message()) // without a server there is nobody to tell
 		case <-life.Done():
 			m := r.message()
@@ -118,6 +119,12 @@ func (r *Registration) beat(life context.Context) {
 			return
 		}
 	}
+}
+
+// untilBeat is the time to the next beat. All agents of a machine beat together, so that an idle machine wakes once.
+func untilBeat() time.Duration {
+	now := time.Now()
+	return now.Truncate(presenceBeat).Add(presenceBeat).Sub(now)
 }
 
 // Update replaces the information that the agent registered with; others are told at the next beat.

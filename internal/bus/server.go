@@ -25,16 +25,16 @@ type ServerConfig struct {
 	// 127.0.0.1:4222, port 0 picks a free one.
 	LocalListen string
 	// Identity proves to other sites who this one is and names whom it trusts. Needed with Listen or Peers.
-	Identity *Identity
+	Identity *Identity `json:"-"`
 	// Peers are the sites to keep a link with. A site that is only dialled needs no entry.
 	Peers []Peer
 	// Authorise says whether another site may do something here; nil lets every enrolled site read all that this site
 	// publishes and call all its services. It is called for every subscription and request.
-	Authorise func(peer string, access Access) error
+	Authorise func(peer string, access Access) error `json:"-"`
 	// PresenceLease is how long a silent agent stays present; 0 means 900 ms.
 	PresenceLease time.Duration
 	// Logger takes the server's notices; nil means slog.Default.
-	Logger *slog.Logger
+	Logger *slog.Logger `json:"-"`
 }
 
 // Peer is another site to keep a link with.
@@ -69,8 +69,8 @@ type Access struct {
 
 const (
 	defaultLocalListen = "127.0.0.1:4222"
-	// maximumPayload bounds one message, and so one value, in bytes.
-	maximumPayload = 8 << 20
+	// maximumPayload bounds one message in bytes: a value, and what goes with it.
+	maximumPayload = 2 * MaximumValue
 	startPatience  = 20 * time.Second
 	startPoll      = 100 * time.Millisecond
 )

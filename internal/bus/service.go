@@ -105,13 +105,16 @@ func guarded(ctx context.Context, handler Handler, request Request) (reply []byt
 		}
 	}()
 	reply, err = handler(ctx, request)
-	return reply, refusal(err)
+	if err == nil {
+		return reply, fits("reply", reply)
+	}
+	return nil, refusal(err)
 }
 
 // refusal makes a handler's error one that its caller cannot mistake for the bus's own about this request.
 func refusal(err error) error {
 	var coded *Error
-	if err == nil || errors.As(err, &coded) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.As(err, &coded) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return &Error{CodeInternal, err.Error()}
@@ -138,9 +141,9 @@ func headerTimeout(h nats.Header) time.Duration {
 
 // Request asks a service of a site, this one or another, and waits for its reply; without a deadline in ctx, 30 s. It is
 // sent at most once. Its errors are *RemoteError (the service's own refusal), ErrNoSuchService, ErrSiteUnreachable,
-// ErrBusy, ErrDenied, ErrTimeout, and ErrUnavailable if the own server did not answer.
+// ErrBusy, ErrDenied, ErrTimeout, ErrTooLarge, and ErrUnavailable if the own server did not answer.
 func (c *Connection) Request(ctx context.Context, site, service string, payload []byte) ([]byte, error) {
-	if err := errors.Join(validSite(site), validKey(service)); err != nil {
+	if err := errors.Join(validSite(site), validKey(service), fits("request", payload)); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeoutOf(ctx))

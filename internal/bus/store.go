@@ -126,8 +126,12 @@ func (s *Store) attempt(ctx context.Context, call func(context.Context) error) e
 			return err
 		}
 		once, cancel := context.WithTimeout(ctx, requestPatience)
+		release := s.c.denials.watch("KV_"+s.bucket, "$KV."+s.bucket+".", cancel)
 		err := call(once)
 		cancel()
+		if release() {
+			return fmt.Errorf("%w: %s may not do that with bucket %s", ErrDenied, s.c.Agent(), s.bucket)
+		}
 		if !transient(err) {
 			return err
 		}
@@ -278,6 +282,9 @@ func (s *Store) last(ctx context.Context, key string) (*jetstream.RawStreamMsg, 
 // write stores one message. Every write has an identifier of its own, so that one whose acknowledgement was lost is
 // recognised when it is tried again and is neither repeated nor mistaken for another's.
 func (s *Store) write(ctx context.Context, m *nats.Msg, key string, expected *uint64) (uint64, error) {
+	if err := fits("value of "+key, m.Data); err != nil {
+		return 0, err
+	}
 	if err := s.prepare(ctx, key); err != nil {
 		return 0, err
 	}
