@@ -172,6 +172,22 @@ impl<K: FlowKey> FlowTable<K> {
         false
     }
 
+    /// [`FlowTable::scan_step`] that only removes: every entry for which `keep` says no, as when a hop has died.
+    pub fn retain_step(
+        &mut self,
+        scan: &Scan,
+        budget: usize,
+        mut keep: impl FnMut(&Visited<'_, K>) -> bool,
+    ) -> bool {
+        self.scan_step(scan, budget, |visited| {
+            if keep(&visited) {
+                Verdict::Keep
+            } else {
+                Verdict::Remove
+            }
+        })
+    }
+
     /// Gives up a walk before its end.
     pub fn end_scan(&mut self, scan: Scan) {
         self.scans.retain(|open| open.id != scan.0);

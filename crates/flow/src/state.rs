@@ -83,14 +83,39 @@ impl State {
     /// The state after one more packet. `tcp_flags` is read for TCP only.
     #[inline(always)]
     pub fn next(self, protocol: u8, tcp_flags: u8, direction: Direction) -> Self {
-        let event = (tcp_flags as usize & 7) << 1 | direction as usize;
-        if protocol == TCP {
-            TCP_NEXT[self as usize][event]
-        } else {
-            OTHER_NEXT[self as usize][direction as usize]
-        }
+        NEXT[Class::of(protocol) as usize][self as usize]
+            [(tcp_flags as usize & 7) << 1 | direction as usize]
     }
 }
+
+/// Protocols whose connections live for different times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Class {
+    Tcp = 0,
+    Udp = 1,
+    Icmp = 2,
+    Other = 3,
+}
+
+impl Class {
+    pub(crate) const ALL: [Class; 4] = [Class::Tcp, Class::Udp, Class::Icmp, Class::Other];
+
+    /// The class of an IP protocol number.
+    #[inline(always)]
+    pub(crate) fn of(protocol: u8) -> Self {
+        CLASSES[protocol as usize]
+    }
+}
+
+static CLASSES: [Class; 256] = {
+    let mut classes = [Class::Other; 256];
+    classes[TCP as usize] = Class::Tcp;
+    classes[17] = Class::Udp;
+    classes[1] = Class::Icmp;
+    classes[58] = Class::Icmp;
+    classes
+};
 
 /// The flag that decides, out of a combination: a RST ends, a SYN starts, a FIN half-closes.
 #[derive(Clone, Copy)]
@@ -113,22 +138,9 @@ const fn signal(tcp_flags: u8) -> Signal {
     }
 }
 
-/// Indexed by state, then by FIN, SYN and RST and the direction's bit below them.
-static TCP_NEXT: [[State; 16]; 8] = tcp_transitions();
-/// Indexed by state, then by direction.
-static OTHER_NEXT: [[State; 2]; 8] = [
-    [State::New, State::Established],
-    [State::Established, State::Established],
-    [State::Established, State::Established],
-    [State::Established, State::Established],
-    [State::Established, State::Established],
-    [State::Established, State::Established],
-    [State::Established, State::Established],
-    [State::New, State::Established],
-];
-
-const fn tcp_transitions() -> [[State; 16]; 8] {
-    let mut table = [[State::New; 16]; 8];
+/// Indexed by class, by state, and by FIN, SYN and RST with the direction's bit below them.
+static NEXT: [[[State; 16]; 8]; 4] = {
+    let mut table = [[[State::New; 16]; 8]; 4];
     let mut state = 0;
     while state < 8 {
         let mut event = 0;
@@ -138,12 +150,24 @@ const fn tcp_transitions() -> [[State; 16]; 8] {
             } else {
                 Direction::Reverse
             };
-            table[state][event] = after(State::ALL[state], signal(event as u8 >> 1), direction);
+            table[Class::Tcp as usize][state][event] =
+                after(State::ALL[state], signal(event as u8 >> 1), direction);
+            let other = without_tcp(State::ALL[state], direction);
+            table[Class::Udp as usize][state][event] = other;
+            table[Class::Icmp as usize][state][event] = other;
+            table[Class::Other as usize][state][event] = other;
             event += 1;
         }
         state += 1;
     }
     table
+};
+
+const fn without_tcp(state: State, direction: Direction) -> State {
+    match (state, direction) {
+        (State::New | State::PickedUp, Direction::Forward) => State::New,
+        _ => State::Established,
+    }
 }
 
 const fn after(state: State, signal: Signal, direction: Direction) -> State {

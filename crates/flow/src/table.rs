@@ -254,12 +254,10 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// Adds an entry that another table exported, unless its connection is here already.
     pub fn import(&mut self, entry: &FlowEntry<K>, now: u32) -> Insertion {
-        self.insert_with(
-            &entry.key,
-            entry.hops,
-            entry.state,
-            now.wrapping_sub(entry.idle),
-        )
+        let seen = self
+            .ages
+            .seen(entry.key.protocol(), entry.state, entry.idle, now);
+        self.insert_with(&entry.key, entry.hops, entry.state, seen)
     }
 
     fn insert_with(&mut self, key: &K, hops: Hops, state: State, seen: u32) -> Insertion {

@@ -15,7 +15,7 @@
 use std::fmt;
 
 use crate::entry::AGE_MASK;
-use crate::state::{State, TCP};
+use crate::state::{Class, State};
 
 /// An idle time may be this long, in seconds (about 388 days).
 pub const MAX_IDLE: u32 = 1 << 25;
@@ -92,18 +92,22 @@ impl std::error::Error for InvalidTimeout {}
 impl Timeouts {
     /// The idle time of a protocol's state, in seconds.
     pub fn idle(&self, protocol: u8, state: State) -> u32 {
-        match (protocol, state) {
-            (TCP, State::New) => self.tcp_unanswered,
-            (TCP, State::Handshake) => self.tcp_handshake,
-            (TCP, State::Established) => self.tcp_established,
-            (TCP, State::ForwardClosed | State::ReverseClosed) => self.tcp_half_closed,
-            (TCP, State::Closed) => self.tcp_closed,
-            (TCP, State::Reset) => self.tcp_reset,
-            (TCP, State::PickedUp) => self.tcp_picked_up,
-            (17, State::New | State::PickedUp) => self.udp_unanswered,
-            (17, _) => self.udp_answered,
-            (1 | 58, _) => self.icmp,
-            _ => self.other,
+        self.idle_of(Class::of(protocol), state)
+    }
+
+    fn idle_of(&self, class: Class, state: State) -> u32 {
+        match (class, state) {
+            (Class::Tcp, State::New) => self.tcp_unanswered,
+            (Class::Tcp, State::Handshake) => self.tcp_handshake,
+            (Class::Tcp, State::Established) => self.tcp_established,
+            (Class::Tcp, State::ForwardClosed | State::ReverseClosed) => self.tcp_half_closed,
+            (Class::Tcp, State::Closed) => self.tcp_closed,
+            (Class::Tcp, State::Reset) => self.tcp_reset,
+            (Class::Tcp, State::PickedUp) => self.tcp_picked_up,
+            (Class::Udp, State::New | State::PickedUp) => self.udp_unanswered,
+            (Class::Udp, _) => self.udp_answered,
+            (Class::Icmp, _) => self.icmp,
+            (Class::Other, _) => self.other,
         }
     }
 
@@ -144,28 +148,17 @@ pub(crate) struct Ages {
     units: [[Unit; 8]; 4],
 }
 
-/// TCP, UDP, ICMP, others: protocols whose idle times differ.
-#[inline(always)]
-fn class(protocol: u8) -> usize {
-    match protocol {
-        TCP => 0,
-        17 => 1,
-        1 | 58 => 2,
-        _ => 3,
-    }
-}
-
 impl Ages {
     pub(crate) fn new(timeouts: &Timeouts) -> Result<Self, InvalidTimeout> {
         timeouts.check()?;
-        let units = [TCP, 17, 1, 255]
-            .map(|protocol| State::ALL.map(|state| Unit::of(timeouts.idle(protocol, state))));
+        let units = Class::ALL
+            .map(|class| State::ALL.map(|state| Unit::of(timeouts.idle_of(class, state))));
         Ok(Self { units })
     }
 
     #[inline(always)]
     fn unit(&self, protocol: u8, state: State) -> Unit {
-        self.units[class(protocol)][state as usize]
+        self.units[Class::of(protocol) as usize][state as usize]
     }
 
     /// The age to store for a packet seen `now`.
@@ -180,6 +173,13 @@ impl Ages {
         let unit = self.unit(protocol, state);
         let elapsed = (now >> unit.shift).wrapping_sub(age) & AGE_MASK;
         elapsed >= u32::from(unit.limit) && elapsed < AHEAD
+    }
+
+    /// When an entry was last seen that elsewhere had been idle for `idle` seconds: not so long ago that the stamp
+    /// would look young again.
+    pub(crate) fn seen(&self, protocol: u8, state: State, idle: u32, now: u32) -> u32 {
+        let unit = self.unit(protocol, state);
+        now.wrapping_sub(idle.min(u32::from(unit.limit) << unit.shift))
     }
 
     /// Seconds since the packet that stamped `age`, at least.
@@ -211,6 +211,7 @@ impl Unit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::TCP;
 
     /// Ages whose every idle time is `seconds`.
     fn all(seconds: u32) -> Ages {

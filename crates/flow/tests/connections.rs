@@ -1,7 +1,10 @@
 //! What a caller sees: a connection is found again, in both directions, until it is removed.
 
 use flow::state::{ACK, FIN, SYN, TCP};
-use flow::{Config, Direction, Hops, Insertion, Ipv4Key, Ipv4Table, State};
+use flow::{
+    Config, Direction, FlowEntry, FlowKey, Hops, Insertion, Ipv4Key, Ipv4Table, State, Timeouts,
+    Verdict,
+};
 
 fn key(i: u32) -> Ipv4Key {
     Ipv4Key::new(
@@ -83,5 +86,97 @@ fn an_idle_connection_leaves_when_its_state_says_and_not_before() {
             .expired,
         1
     );
+    assert!(table.is_empty());
+}
+
+#[test]
+fn the_connections_of_a_dead_hop_leave_step_by_step_and_the_others_stay() {
+    let mut table = Ipv4Table::new(&Config::new(16 << 20, [7; 16])).unwrap();
+    let count = 100_000;
+    for i in 0..count {
+        assert!(matches!(
+            table.insert(&key(i), hops(i), SYN, Direction::Forward, 0),
+            Insertion::New(_)
+        ));
+    }
+    let dead = hops(4321).downstream;
+    let lost = (0..count).filter(|&i| hops(i).downstream == dead).count();
+    assert!(lost > 1);
+    let scan = table.begin_scan();
+    let mut steps = 1;
+    while table.retain_step(&scan, 500, |visited| visited.hops().downstream != dead) {
+        steps += 1;
+    }
+    assert!(steps > 50, "{steps} steps");
+    assert_eq!(table.len(), count as usize - lost);
+    for i in 0..count {
+        assert_eq!(table.get(&key(i)).is_some(), hops(i).downstream != dead);
+    }
+    assert_eq!(table.stats().counters.removed, lost as u64);
+}
+
+#[test]
+fn a_scan_given_up_costs_nothing_and_one_that_ended_stays_ended() {
+    let mut table = Ipv4Table::new(&Config::new(1 << 20, [7; 16])).unwrap();
+    assert!(matches!(
+        table.insert(&key(1), hops(1), SYN, Direction::Forward, 0),
+        Insertion::New(_)
+    ));
+    let (first, second) = (table.begin_scan(), table.begin_scan());
+    assert!(table.scan_step(&first, 1, |_| Verdict::Keep));
+    table.end_scan(first);
+    let mut met = 0;
+    let mut count = |visited: flow::Visited<'_, Ipv4Key>| {
+        assert_eq!(
+            (visited.key(), visited.path(), visited.protocol()),
+            (key(1), key(1).path(), TCP)
+        );
+        met += 1;
+        Verdict::Update(hops(2))
+    };
+    assert!(!table.scan_step(&second, usize::MAX, &mut count));
+    assert!(!table.scan_step(&second, usize::MAX, &mut count));
+    assert_eq!(met, 1);
+    assert_eq!(table.get(&key(1)).map(|found| found.hops), Some(hops(2)));
+}
+
+#[test]
+fn an_entry_imported_after_a_long_idle_time_leaves_at_once() {
+    let timeouts = Timeouts {
+        tcp_established: 60,
+        ..Timeouts::default()
+    };
+    let mut table = Ipv4Table::new(&Config {
+        timeouts,
+        ..Config::new(1 << 20, [7; 16])
+    })
+    .unwrap();
+    for (i, idle) in [0, 59, 62, 127, 128, 7000, u32::MAX]
+        .into_iter()
+        .enumerate()
+    {
+        let entry = FlowEntry {
+            key: key(i as u32),
+            hops: hops(1),
+            state: State::Established,
+            idle,
+        };
+        assert!(matches!(table.import(&entry, 5), Insertion::New(_)));
+    }
+    assert_eq!(table.age_step(5, 1 << 20, |_| {}).expired, 5);
+    assert!(table.get(&key(0)).is_some() && table.get(&key(1)).is_some());
+}
+
+#[test]
+#[should_panic(expected = "one result per key")]
+fn a_burst_needs_a_result_for_each_key() {
+    let table = Ipv4Table::new(&Config::new(1 << 20, [7; 16])).unwrap();
+    table.lookup_batch(&[key(1), key(2)], &mut [None]);
+}
+
+#[test]
+fn an_empty_burst_is_no_burst() {
+    let table = Ipv4Table::new(&Config::new(1 << 20, [7; 16])).unwrap();
+    table.lookup_batch(&[], &mut []);
     assert!(table.is_empty());
 }
