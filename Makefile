@@ -37,6 +37,7 @@ $(TOOLS)/.stamp: tools/go.mod tools/go.sum
 .PHONY: gen
 gen: tools ## generate code from proto/
 	buf generate
+	cargo run --quiet --locked --package switchboard-contracts-generate -- crates/contracts/src/gen
 
 .PHONY: fmt
 fmt: tools ## format everything

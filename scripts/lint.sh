@@ -25,7 +25,9 @@ buf format -d --exit-code >/dev/null || fail "buf format (make fmt)"
 generated=$(mktemp -d)
 trap 'rm -rf "$generated"' EXIT
 buf generate -o "$generated"
-diff -r gen "$generated/gen" >/dev/null || fail "generated code is not current (make gen)"
+diff -r gen "$generated/gen" >/dev/null || fail "generated Go code is not current (make gen)"
+cargo run --quiet --locked --package switchboard-contracts-generate -- "$generated/rust"
+diff -r crates/contracts/src/gen "$generated/rust" >/dev/null || fail "generated Rust code is not current (make gen)"
 
 say "directions of imports"
 scripts/import-directions.sh || fail "import directions"

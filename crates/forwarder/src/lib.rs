@@ -1,1 +1,29 @@
-//! Forwarder.
+//! The data plane: steers packets through service chains by the rules its site gives it.
+//!
+//! `docs/forwarding.md` says what the rules mean. The way of a packet through this crate:
+//! [`pipeline`] takes a frame, [`arrival`] finds out which service path, stage and direction it is at, the flow
+//! table or [`rules`] say where it goes, and [`departure`] sends it there. None of these knows DPDK: they work
+//! on anything that is a [`frame::Frame`], so that tests and fuzzers run the same code as ports do.
+//! [`worker`] joins them to ports; [`control`] brings rules and takes reports.
+//!
+//! Invariants:
+//! - A frame ends in exactly one of: sent, consumed as control (ARP, echo, …), kept for a neighbour, or one drop counter.
+//! - Rules change between two bursts, as a whole.
+//! - The packet path allocates only where a packet is answered, fragmented or kept.
+
+pub mod arrival;
+pub mod bus;
+pub mod control;
+pub mod counters;
+pub mod departure;
+pub mod fragments;
+pub mod frame;
+pub mod neighbours;
+pub mod pipeline;
+pub mod ports;
+pub mod prefix;
+pub mod registry;
+pub mod rules;
+pub mod targets;
+pub mod trace;
+pub mod worker;

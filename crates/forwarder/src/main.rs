@@ -1,1 +1,348 @@
-fn main(){}
+//! The command `switchboard-forwarder`.
+
+use contracts::forwarder as contract;
+use dpdk::{Environment, Pool};
+use forwarder::bus::Bus;
+use forwarder::control::{Control, Identity};
+use forwarder::pipeline::Settings;
+use futures::StreamExt;
+use prost::Message;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+use std::{fs, io};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARDER
+  --credentials FILE       of the site's message bus, for rules and reports
+  --rules FILE             a RuleSet (protocol buffers) instead of the bus
+  --status FILE            where the Status goes instead of the bus, each second
+  --state-directory DIR    keeps the last rules over a restart
+  --memory-mb N            DPDK's memory without huge pages (default 96)
+  --huge-pages             take DPDK's memory from huge pages
+  --buffers N              packet buffers (default 16384)
+  --flow-memory-mb N       limit of the flow tables (default 1024)";
+
+/// How often the forwarder says that it lives, and reports.
+const BEAT: Duration = Duration::from_millis(300);
+const REPORT: Duration = Duration::from_millis(1000);
+/// Bytes of a packet buffer, headroom included.
+const DATA_ROOM: u16 = 2048 + 128 + 128;
+
+struct Arguments {
+    site: String,
+    name: String,
+    credentials: Option<PathBuf>,
+    rules: Option<PathBuf>,
+    status: Option<PathBuf>,
+    state_directory: Option<PathBuf>,
+    memory_mb: u32,
+    huge_pages: bool,
+    buffers: u32,
+    flow_memory_mb: usize,
+}
+
+fn main() -> ExitCode {
+    let arguments = match arguments(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(problem) => {
+            eprintln!("switchboard-forwarder: {problem}\n{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match run(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("switchboard-forwarder: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
+    let mut arguments = Arguments {
+        site: String::new(),
+        name: String::new(),
+        credentials: None,
+        rules: None,
+        status: None,
+        state_directory: None,
+        memory_mb: 96,
+        huge_pages: false,
+        buffers: 16_384,
+        flow_memory_mb: 1024,
+    };
+    while let Some(word) = words.next() {
+        if word == "--huge-pages" {
+            arguments.huge_pages = true;
+            continue;
+        }
+        let value = words.next().ok_or(format!("{word} wants a value"))?;
+        let number = || {
+            value
+                .parse::<u32>()
+                .map_err(|_| format!("{word}: {value:?} is no number"))
+        };
+        match word.as_str() {
+            "--site" => arguments.site = value,
+            "--name" => arguments.name = value,
+            "--credentials" => arguments.credentials = Some(value.into()),
+            "--rules" => arguments.rules = Some(value.into()),
+            "--status" => arguments.status = Some(value.into()),
+            "--state-directory" => arguments.state_directory = Some(value.into()),
+            "--memory-mb" => arguments.memory_mb = number()?,
+            "--buffers" => arguments.buffers = number()?,
+            "--flow-memory-mb" => arguments.flow_memory_mb = number()? as usize,
+            _ => return Err(format!("unknown argument {word:?}")),
+        }
+    }
+    if arguments.site.is_empty() || arguments.name.is_empty() {
+        return Err("--site and --name are needed".to_string());
+    }
+    if arguments.credentials.is_none() == arguments.rules.is_none() {
+        return Err("give either --credentials or --rules".to_string());
+    }
+    Ok(arguments)
+}
+
+fn run(arguments: Arguments) -> io::Result<()> {
+    let environment =
+        Environment::start(&environment_arguments(&arguments)).map_err(io::Error::other)?;
+    let pool =
+        Pool::new(&environment, "packets", arguments.buffers, DATA_ROOM).ok_or_else(|| {
+            io::Error::other("no memory for packet buffers: raise --memory-mb or lower --buffers")
+        })?;
+    if let Some(directory) = &arguments.state_directory {
+        fs::create_dir_all(directory)?;
+    }
+    let identity = Identity {
+        site: arguments.site.clone(),
+        forwarder: arguments.name.clone(),
+        state_directory: arguments.state_directory.clone(),
+    };
+    let flow_memory = arguments.flow_memory_mb << 20;
+    let settings = Settings {
+        memory_v4: flow_memory / 4 * 3,
+        memory_v6: flow_memory / 4,
+        hash_key: random_key()?,
+    };
+    let mut control = Control::start(identity, pool, &settings)?;
+    control.resume()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let result = runtime.block_on(serve(&arguments, &mut control));
+    control.stop();
+    environment.clean_up();
+    result
+}
+
+fn environment_arguments(arguments: &Arguments) -> Vec<String> {
+    let prefix = format!(
+        "switchboard-{}-{}-{}",
+        arguments.site,
+        arguments.name,
+        std::process::id()
+    );
+    let mut list = vec![
+        format!("--file-prefix={prefix}"),
+        "--no-telemetry".into(),
+        "--no-pci".into(),
+        "--log-level=error".into(),
+        "-l".into(),
+        "0".into(),
+        "--main-lcore=0".into(),
+    ];
+    // Threads are placed by the operating system: a forwarder that sleeps shares its core.
+    list[5] = first_core();
+    list[6] = format!("--main-lcore={}", list[5]);
+    if arguments.huge_pages {
+        list.push("--in-memory".into());
+    } else {
+        list.extend([
+            "--no-huge".into(),
+            "--no-shconf".into(),
+            "-m".into(),
+            arguments.memory_mb.to_string(),
+        ]);
+    }
+    list
+}
+
+/// The first core this process may run on.
+fn first_core() -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let allowed = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let first = allowed.and_then(|list| list.trim().split([',', '-']).next().map(str::to_string));
+    first.unwrap_or_else(|| "0".to_string())
+}
+
+fn random_key() -> io::Result<[u8; 16]> {
+    use io::Read;
+    let mut key = [0; 16];
+    fs::File::open("/dev/urandom")?.read_exact(&mut key)?;
+    Ok(key)
+}
+
+/// Follows rules and reports until told to end.
+async fn serve(arguments: &Arguments, control: &mut Control) -> io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let end = async {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    };
+    tokio::pin!(end);
+    match (&arguments.credentials, &arguments.rules) {
+        (Some(credentials), _) => {
+            let bus = Bus::connect(credentials, &arguments.name).await?;
+            tokio::select! {
+                () = &mut end => {}
+                () = follow_bus(&bus, control) => {}
+            }
+            bus.farewell().await;
+            Ok(())
+        }
+        (None, Some(file)) => {
+            let set = contract::RuleSet::decode(fs::read(file)?.as_slice())?;
+            control.apply(set);
+            tokio::select! {
+                () = &mut end => Ok(()),
+                result = report_to_file(arguments, control) => result,
+            }
+        }
+        (None, None) => Ok(()),
+    }
+}
+
+async fn report_to_file(arguments: &Arguments, control: &mut Control) -> io::Result<()> {
+    let mut report = interval(REPORT);
+    loop {
+        report.tick().await;
+        control.mend_ports();
+        if let (Some(file), Some(status)) = (&arguments.status, control.status()) {
+            let unfinished = file.with_extension("new");
+            fs::write(&unfinished, status.encode_to_vec())?;
+            fs::rename(&unfinished, file)?;
+        }
+    }
+}
+
+/// A trace that was asked for.
+struct PendingTrace {
+    request: async_nats::Message,
+    until: Instant,
+}
+
+async fn follow_bus(bus: &Bus, control: &mut Control) {
+    let mut beat = interval(BEAT);
+    let mut report = interval(REPORT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    report.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    let mut trace: Option<PendingTrace> = None;
+    loop {
+        let (mut watch, mut requests) = match tokio::join!(bus.watch_rules(), bus.requests()) {
+            (Ok(watch), Ok(requests)) => (watch, requests),
+            _ => {
+                beat.tick().await;
+                bus.beat().await;
+                continue;
+            }
+        };
+        loop {
+            let trace_due = trace.as_ref().map_or_else(
+                || Instant::now() + Duration::from_secs(3600),
+                |trace| trace.until,
+            );
+            tokio::select! {
+                _ = beat.tick() => {
+                    bus.beat().await;
+                    if trace.is_some() && control.trace_is_full() {
+                        finish_trace(bus, control, &mut trace).await;
+                    }
+                }
+                _ = report.tick() => {
+                    control.mend_ports();
+                    put_status(bus, control);
+                }
+                () = sleep_until(trace_due) => finish_trace(bus, control, &mut trace).await,
+                entry = watch.next() => match entry {
+                    Some(Ok(entry)) => follow_rules(bus, control, &entry),
+                    // The watch has ended or failed: begin again from the last value.
+                    _ => break,
+                },
+                request = requests.next() => match request {
+                    Some(request) => begin_trace(bus, control, request, &mut trace).await,
+                    None => break,
+                },
+            }
+        }
+        tokio::time::sleep(BEAT).await;
+    }
+}
+
+fn follow_rules(bus: &Bus, control: &mut Control, entry: &async_nats::jetstream::kv::Entry) {
+    if entry.operation != async_nats::jetstream::kv::Operation::Put {
+        return;
+    }
+    match contract::RuleSet::decode(entry.value.clone()) {
+        Ok(set) => control.apply(set),
+        Err(error) => {
+            eprintln!("switchboard-forwarder: the rules on the bus cannot be read: {error}")
+        }
+    }
+    put_status(bus, control);
+}
+
+fn put_status(bus: &Bus, control: &Control) {
+    let Some(status) = control.status() else {
+        return;
+    };
+    let (bus, bytes) = (bus.clone(), status.encode_to_vec());
+    // The next report replaces one that is lost.
+    tokio::spawn(async move { bus.put_status(bytes).await.map_err(|_| ()) });
+}
+
+async fn begin_trace(
+    bus: &Bus,
+    control: &Control,
+    request: async_nats::Message,
+    pending: &mut Option<PendingTrace>,
+) {
+    if !request.subject.ends_with(".trace") {
+        let sentence = format!("this forwarder serves trace, not {}", request.subject);
+        return bus
+            .answer(&request, Err(("no_such_service", sentence)))
+            .await;
+    }
+    let wanted = match contract::TraceRequest::decode(request.payload.clone()) {
+        Ok(wanted) => wanted,
+        Err(error) => {
+            return bus
+                .answer(&request, Err(("invalid_argument", error.to_string())))
+                .await;
+        }
+    };
+    finish_trace(bus, control, pending).await;
+    if let Err(problem) = control.begin_trace(&wanted) {
+        return bus
+            .answer(&request, Err(("invalid_argument", problem)))
+            .await;
+    }
+    let duration = Duration::from_millis(u64::from(wanted.duration_ms.clamp(1, 60_000)));
+    *pending = Some(PendingTrace {
+        request,
+        until: Instant::now() + duration,
+    });
+}
+
+async fn finish_trace(bus: &Bus, control: &Control, pending: &mut Option<PendingTrace>) {
+    if let Some(trace) = pending.take() {
+        let reply = contract::TraceReply {
+            hops: control.end_trace(),
+        };
+        bus.answer(&trace.request, Ok(reply.encode_to_vec())).await;
+    }
+}

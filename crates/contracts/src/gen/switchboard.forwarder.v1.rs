@@ -32,6 +32,10 @@ pub struct RuleSet {
     /// Idle times of the flow table; unset fields take the forwarder's defaults.
     #[prost(message, optional, tag = "10")]
     pub timers: ::core::option::Option<FlowTimers>,
+    /// Secret of the weighted consistent hash, 16 bytes, the same at every forwarder of the platform, so
+    /// that all choose alike. Empty: zeroes.
+    #[prost(bytes = "vec", tag = "11")]
+    pub selection_seed: ::prost::alloc::vec::Vec<u8>,
 }
 /// Underlay is the wide-area port and its addresses.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -600,6 +604,11 @@ pub struct TraceRequest {
     pub limit: u32,
     #[prost(uint32, tag = "4")]
     pub duration_ms: u32,
+    /// Only packets of this chain; empty: of all.
+    #[prost(string, tag = "5")]
+    pub customer: ::prost::alloc::string::String,
+    #[prost(string, tag = "6")]
+    pub chain: ::prost::alloc::string::String,
 }
 /// TraceReply lists decisions in the order taken.
 #[derive(Clone, PartialEq, ::prost::Message)]

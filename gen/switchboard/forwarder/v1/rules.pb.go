@@ -323,7 +323,10 @@ type RuleSet struct {
 	// Load-balancing rules, per service path and stage.
 	Paths []*ServicePath `protobuf:"bytes,9,rep,name=paths,proto3" json:"paths,omitempty"`
 	// Idle times of the flow table; unset fields take the forwarder's defaults.
-	Timers        *FlowTimers `protobuf:"bytes,10,opt,name=timers,proto3" json:"timers,omitempty"`
+	Timers *FlowTimers `protobuf:"bytes,10,opt,name=timers,proto3" json:"timers,omitempty"`
+	// Secret of the weighted consistent hash, 16 bytes, the same at every forwarder of the platform, so
+	// that all choose alike. Empty: zeroes.
+	SelectionSeed []byte `protobuf:"bytes,11,opt,name=selection_seed,json=selectionSeed,proto3" json:"selection_seed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -424,6 +427,13 @@ func (x *RuleSet) GetPaths() []*ServicePath {
 func (x *RuleSet) GetTimers() *FlowTimers {
 	if x != nil {
 		return x.Timers
+	}
+	return nil
+}
+
+func (x *RuleSet) GetSelectionSeed() []byte {
+	if x != nil {
+		return x.SelectionSeed
 	}
 	return nil
 }
@@ -1683,7 +1693,7 @@ var File_switchboard_forwarder_v1_rules_proto protoreflect.FileDescriptor
 
 const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\n" +
-	"$switchboard/forwarder/v1/rules.proto\x12\x18switchboard.forwarder.v1\"\x80\x04\n" +
+	"$switchboard/forwarder/v1/rules.proto\x12\x18switchboard.forwarder.v1\"\xa7\x04\n" +
 	"\aRuleSet\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -1697,7 +1707,8 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\x05edges\x18\b \x03(\v2\x1e.switchboard.forwarder.v1.EdgeR\x05edges\x12;\n" +
 	"\x05paths\x18\t \x03(\v2%.switchboard.forwarder.v1.ServicePathR\x05paths\x12<\n" +
 	"\x06timers\x18\n" +
-	" \x01(\v2$.switchboard.forwarder.v1.FlowTimersR\x06timers\"|\n" +
+	" \x01(\v2$.switchboard.forwarder.v1.FlowTimersR\x06timers\x12%\n" +
+	"\x0eselection_seed\x18\v \x01(\fR\rselectionSeed\"|\n" +
 	"\bUnderlay\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\tR\x04port\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x1a\n" +

@@ -434,8 +434,11 @@ type TraceRequest struct {
 	// Also match packets of the opposite direction of the connections matched.
 	BothDirections bool `protobuf:"varint,2,opt,name=both_directions,json=bothDirections,proto3" json:"both_directions,omitempty"`
 	// Stop after so many decisions (1 to 10000) or milliseconds (1 to 60000).
-	Limit         uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
-	DurationMs    uint32 `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	Limit      uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	DurationMs uint32 `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	// Only packets of this chain; empty: of all.
+	Customer      string `protobuf:"bytes,5,opt,name=customer,proto3" json:"customer,omitempty"`
+	Chain         string `protobuf:"bytes,6,opt,name=chain,proto3" json:"chain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -496,6 +499,20 @@ func (x *TraceRequest) GetDurationMs() uint32 {
 		return x.DurationMs
 	}
 	return 0
+}
+
+func (x *TraceRequest) GetCustomer() string {
+	if x != nil {
+		return x.Customer
+	}
+	return ""
+}
+
+func (x *TraceRequest) GetChain() string {
+	if x != nil {
+		return x.Chain
+	}
+	return ""
 }
 
 // TraceReply lists decisions in the order taken.
@@ -790,13 +807,15 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\forigin_bytes\x18\b \x01(\x04R\voriginBytes\x12\x1b\n" +
 	"\tnew_flows\x18\t \x01(\x04R\bnewFlows\x12\x14\n" +
 	"\x05flows\x18\n" +
-	" \x01(\x04R\x05flows\"\xa5\x01\n" +
+	" \x01(\x04R\x05flows\"\xd7\x01\n" +
 	"\fTraceRequest\x125\n" +
 	"\x05match\x18\x01 \x01(\v2\x1f.switchboard.forwarder.v1.MatchR\x05match\x12'\n" +
 	"\x0fboth_directions\x18\x02 \x01(\bR\x0ebothDirections\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x1f\n" +
 	"\vduration_ms\x18\x04 \x01(\rR\n" +
-	"durationMs\"D\n" +
+	"durationMs\x12\x1a\n" +
+	"\bcustomer\x18\x05 \x01(\tR\bcustomer\x12\x14\n" +
+	"\x05chain\x18\x06 \x01(\tR\x05chain\"D\n" +
 	"\n" +
 	"TraceReply\x126\n" +
 	"\x04hops\x18\x01 \x03(\v2\".switchboard.forwarder.v1.TraceHopR\x04hops\"\xb4\x04\n" +

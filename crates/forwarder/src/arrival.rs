@@ -1,0 +1,650 @@
+//! Where an arriving packet is: its service path, stage and direction.
+
+use crate::counters::{Drop, Event, Reason};
+use crate::frame::Frame;
+use crate::neighbours::{self, framed};
+use crate::pipeline::{Output, Pipeline};
+use crate::registry::{HopId, PlaceId};
+use crate::rules::{
+    AttachmentHop, AttachmentKind, Classified, EdgeHop, Hop, Place, Rules, Side, Underlay,
+};
+use flow::Hops;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use wire::arp::{Arp, Operation};
+use wire::ip::{Fragmentation, ICMP, ICMPV6};
+use wire::neighbour_discovery::Neighbour;
+use wire::steering::{self, Direction, LOOP_GUARD};
+use wire::{FiveTuple, IpPacket, MacAddress, ParseError, ethernet, icmp, ipv4, ipv6, tcp};
+
+/// The forwarder's address on attachments; VNFs have it as their gateway.
+pub const ATTACHMENT_GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 0, 1);
+/// The same for IPv6.
+pub const ATTACHMENT_GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+
+/// How an edge's flow entry writes a direction.
+const EDGE_FORWARD: u16 = 0;
+const EDGE_REVERSE: u16 = 1;
+
+/// A packet at a stage of a service path. The frame begins with the IP packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// The stage.
+    pub place: PlaceId,
+    /// The direction.
+    pub direction: Direction,
+    /// The hop it came from.
+    pub from: HopId,
+    /// Whether it came from another forwarder.
+    pub over_tunnel: bool,
+    /// What is left of its loop guard.
+    pub loop_guard: u8,
+    /// The packet.
+    pub ip: IpPacket,
+    /// The connection it belongs to, as packets of this direction show it: of errors and later fragments
+    /// the one they belong to.
+    pub tuple: FiveTuple,
+    /// Whether it is an ICMP error about that connection.
+    pub is_error: bool,
+}
+
+impl Arrival {
+    /// The connection in forward orientation.
+    #[inline]
+    pub fn forward_tuple(&self) -> FiveTuple {
+        match self.direction {
+            Direction::Forward => self.tuple,
+            Direction::Reverse => self.tuple.reversed(),
+        }
+    }
+}
+
+/// What became of an arriving frame.
+#[derive(Debug)]
+pub enum Accepted {
+    /// A packet to steer.
+    Packet(Arrival),
+    /// Something for the forwarder itself, which is done.
+    Control,
+}
+
+/// Where a frame arrived.
+#[derive(Clone, Copy)]
+struct Ingress {
+    port: usize,
+    vlan: u16,
+    mac: MacAddress,
+}
+
+impl<F: Frame> Pipeline<F> {
+    /// Finds out what a frame is. A packet's frame is left with the IP packet alone.
+    #[inline]
+    pub(crate) fn accept(
+        &mut self,
+        rules: &Rules,
+        port: usize,
+        frame: &mut F,
+        now: u32,
+        out: &mut Output<F>,
+    ) -> Result<Accepted, Reason> {
+        let stripped = frame.take_stripped_vlan();
+        let header = ethernet::Header::parse(frame.data())?;
+        let role = rules.ports.get(port).ok_or(Drop::PortUnused)?;
+        let at = Ingress {
+            port,
+            vlan: stripped.unwrap_or(header.vlan),
+            mac: role.mac,
+        };
+        if let Some(underlay) = rules
+            .underlay
+            .as_ref()
+            .filter(|underlay| underlay.port == port && at.vlan == 0)
+        {
+            return self.accept_underlay(rules, underlay, at, &header, frame, now, out);
+        }
+        if let Some(&id) = role.edges.get(&at.vlan)
+            && let Some(Hop::Edge(edge)) = rules.hop(id)
+        {
+            return self.accept_edge(rules, id, edge, at, &header, frame, now, out);
+        }
+        let known = role
+            .gateways
+            .get(&(at.vlan, header.source))
+            .or_else(|| role.transparent.get(&at.vlan));
+        if let Some(&(id, side)) = known
+            && let Some(Hop::Attachment(attachment)) = rules.hop(id)
+        {
+            return self.accept_attachment(id, attachment, side, at, &header, frame, now, out);
+        }
+        // Before its attachment is in the rules, a VNF's system chatters already.
+        Err(match role.has_attachments {
+            true => Drop::AttachmentUnknown,
+            false => Drop::VlanUnknown,
+        }
+        .into())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn accept_underlay(
+        &mut self,
+        rules: &Rules,
+        underlay: &Underlay,
+        at: Ingress,
+        header: &ethernet::Header,
+        frame: &mut F,
+        now: u32,
+        out: &mut Output<F>,
+    ) -> Result<Accepted, Reason> {
+        let own = |address: IpAddr| {
+            underlay
+                .addresses
+                .iter()
+                .any(|own| own.address() == address)
+        };
+        match header.ether_type {
+            ethernet::IPV4 | ethernet::IPV6 => {}
+            ethernet::ARP => return self.arp(at, header, frame, now, out, own),
+            _ => return Err(Drop::UnderlayNotOurs.into()),
+        }
+        let packet = &frame.data()[header.length..];
+        let parsed = IpPacket::parse(packet)?;
+        if parsed.is_v6() && self.neighbour_discovery(at, header, packet, now, out, own)? {
+            return Ok(Accepted::Control);
+        }
+        if !own(parsed.tuple.destination()) {
+            return Err(Drop::UnderlayNotOurs.into());
+        }
+        if !steering::is_vxlan(&parsed) || parsed.fragmentation != Fragmentation::Whole {
+            return self.answer_echo(at, header, frame, &parsed, Drop::UnderlayNotOurs, out);
+        }
+        let taken = steering::decapsulate(packet, &parsed)?;
+        let from = *rules
+            .peers
+            .get(&taken.peer)
+            .ok_or(Drop::TunnelUnknownPeer)?;
+        if taken.network != Some(underlay.network) {
+            return Err(ParseError::VxlanUnknownNetwork.into());
+        }
+        let context = taken.context;
+        let loop_guard = context
+            .loop_guard
+            .checked_sub(1)
+            .filter(|&left| left > 0)
+            .ok_or(Drop::LoopGuard)?;
+        let path = rules
+            .paths
+            .get(&(context.chain, context.egress))
+            .ok_or(Drop::PathUnknown)?;
+        let place = path
+            .stage_number(context.service_index.get(), context.direction)
+            .and_then(|number| path.place(number))
+            .ok_or(Drop::StageUnknown)?;
+        frame.truncate(header.length + taken.end);
+        frame.trim_front(header.length + taken.inner_offset);
+        let ip = IpPacket::parse(frame.data())?;
+        frame.truncate(ip.length);
+        let (tuple, is_error) = self.connection(place, &ip, now)?;
+        Ok(Accepted::Packet(Arrival {
+            place,
+            direction: context.direction,
+            from,
+            over_tunnel: true,
+            loop_guard,
+            ip,
+            tuple,
+            is_error,
+        }))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn accept_attachment(
+        &mut self,
+        id: HopId,
+        attachment: &AttachmentHop,
+        side: Side,
+        at: Ingress,
+        header: &ethernet::Header,
+        frame: &mut F,
+        now: u32,
+        out: &mut Output<F>,
+    ) -> Result<Accepted, Reason> {
+        if attachment.kind == AttachmentKind::Gateway {
+            let own = |address: IpAddr| {
+                address == ATTACHMENT_GATEWAY_V4 || address == ATTACHMENT_GATEWAY_V6
+            };
+            if header.ether_type == ethernet::ARP {
+                return self.arp(at, header, frame, now, out, own);
+            }
+            if header.ether_type == ethernet::IPV6 {
+                let packet = &frame.data()[header.length..];
+                if self.neighbour_discovery(at, header, packet, now, out, own)? {
+                    return Ok(Accepted::Control);
+                }
+            }
+        }
+        if !matches!(header.ether_type, ethernet::IPV4 | ethernet::IPV6) {
+            return Err(Drop::NotIp.into());
+        }
+        if header.destination.is_group() {
+            return Err(Drop::AttachmentMulticast.into());
+        }
+        let (place, direction) = match side {
+            Side::Egress => (attachment.stage_behind, Direction::Forward),
+            Side::Ingress => (attachment.stage_before, Direction::Reverse),
+        };
+        frame.trim_front(header.length);
+        let ip = IpPacket::parse(frame.data())?;
+        frame.truncate(ip.length);
+        let (tuple, is_error) = self.connection(place, &ip, now)?;
+        Ok(Accepted::Packet(Arrival {
+            place,
+            direction,
+            from: id,
+            over_tunnel: false,
+            loop_guard: LOOP_GUARD,
+            ip,
+            tuple,
+            is_error,
+        }))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn accept_edge(
+        &mut self,
+        rules: &Rules,
+        id: HopId,
+        edge: &EdgeHop,
+        at: Ingress,
+        header: &ethernet::Header,
+        frame: &mut F,
+        now: u32,
+        out: &mut Output<F>,
+    ) -> Result<Accepted, Reason> {
+        let own =
+            |address: IpAddr| edge.is_own(address) || address == neighbours::link_local(at.mac);
+        match header.ether_type {
+            ethernet::IPV4 | ethernet::IPV6 => {}
+            ethernet::ARP => return self.arp(at, header, frame, now, out, own),
+            ethernet::MPLS | ethernet::MPLS_UPSTREAM | ethernet::NSH => {
+                return Err(Drop::EdgeLabelled.into());
+            }
+            _ => return Err(Drop::NotIp.into()),
+        }
+        let packet = &frame.data()[header.length..];
+        let ip = IpPacket::parse(packet)?;
+        if ip.is_v6() && self.neighbour_discovery(at, header, packet, now, out, own)? {
+            return Ok(Accepted::Control);
+        }
+        if is_group_or_local(&ip.tuple) || header.destination.is_group() {
+            return Err(Drop::EdgeMulticast.into());
+        }
+        if own(ip.tuple.destination()) {
+            return self.answer_echo(at, header, frame, &ip, Drop::EdgeToGateway, out);
+        }
+        if ip.ttl <= 1 {
+            self.send_error(
+                edge,
+                at,
+                header.source,
+                icmp::Error::TimeExceeded,
+                packet,
+                out,
+            );
+            return Err(Drop::TtlExceeded.into());
+        }
+        frame.trim_front(header.length);
+        frame.truncate(ip.length);
+        let (tuple, is_error) = self.connection(edge.place, &ip, now)?;
+        let (place, direction) = self.classify(rules, edge, &ip, &tuple, is_error, now)?;
+        if ip.is_v6() {
+            ipv6::decrement_hop_limit(frame.data_mut());
+        } else {
+            ipv4::decrement_ttl(frame.data_mut());
+        }
+        let arrival = Arrival {
+            place,
+            direction,
+            from: id,
+            over_tunnel: false,
+            loop_guard: LOOP_GUARD,
+            ip,
+            tuple,
+            is_error,
+        };
+        self.clamp_segment_size(rules, edge, &arrival, frame);
+        Ok(Accepted::Packet(arrival))
+    }
+
+    /// The service path of a packet that enters at an edge: its connection's, or a classifier's.
+    fn classify(
+        &mut self,
+        rules: &Rules,
+        edge: &EdgeHop,
+        ip: &IpPacket,
+        tuple: &FiveTuple,
+        is_error: bool,
+        now: u32,
+    ) -> Result<(PlaceId, Direction), Reason> {
+        if let Some(found) = self.find(edge.place, tuple) {
+            let (place, direction) = edge_entry(found.hops);
+            if rules.stage(place).is_some() {
+                if !is_error {
+                    self.note_at_edge(tuple, found, ip.tcp_flags, flow::Direction::Forward, now);
+                }
+                return Ok((place, direction));
+            }
+            // The path is gone from the rules: the connection begins anew.
+            self.forget(edge.place, tuple);
+        }
+        let classified = edge
+            .classifiers
+            .iter()
+            .find_map(|classifier| classifier.classify(tuple));
+        let (chain_label, egress_label, direction) = match classified {
+            Some(Classified::Path {
+                chain_label,
+                egress_label,
+                direction,
+            }) => (chain_label, egress_label, direction),
+            Some(Classified::Unrouted) => return Err(Drop::EgressUnrouted.into()),
+            None => return Err(Drop::EdgeUnclassified.into()),
+        };
+        let path = rules
+            .paths
+            .get(&(chain_label, egress_label))
+            .ok_or(Drop::PathUnknown)?;
+        let number = match direction {
+            Direction::Forward => 1,
+            Direction::Reverse => path.vnf_count + 1,
+        };
+        let place = path.place(number).ok_or(Drop::StageUnknown)?;
+        if !is_error {
+            self.remember_at_edge(
+                edge,
+                tuple,
+                place,
+                direction,
+                ip.tcp_flags,
+                flow::Direction::Forward,
+                now,
+            );
+        }
+        Ok((place, direction))
+    }
+
+    /// Notes that a connection entering at an edge as `tuple` is on a service path.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn remember_at_edge(
+        &mut self,
+        edge: &EdgeHop,
+        tuple: &FiveTuple,
+        place: PlaceId,
+        direction: Direction,
+        flags: u8,
+        seen: flow::Direction,
+        now: u32,
+    ) {
+        let hops = Hops {
+            upstream: place.0,
+            downstream: match direction {
+                Direction::Forward => EDGE_FORWARD,
+                Direction::Reverse => EDGE_REVERSE,
+            },
+            tag: 0,
+        };
+        // A full table costs the memory of the path, not the packet: the classifiers answer again.
+        let _ = self.insert_at(edge.place, tuple, hops, flags, seen, now);
+    }
+
+    /// The connection a packet belongs to, as packets of its direction show it, and whether it is an error about it.
+    #[inline]
+    fn connection(
+        &mut self,
+        place: PlaceId,
+        ip: &IpPacket,
+        now: u32,
+    ) -> Result<(FiveTuple, bool), Reason> {
+        if let Some(quoted) = ip.quoted {
+            return Ok((quoted.reversed(), true));
+        }
+        let tuple = self
+            .fragments
+            .tuple(place, ip, now)
+            .ok_or(Drop::FragmentWithoutFirst)?;
+        Ok((tuple, false))
+    }
+
+    #[cold]
+    fn arp(
+        &mut self,
+        at: Ingress,
+        header: &ethernet::Header,
+        frame: &F,
+        now: u32,
+        out: &mut Output<F>,
+        own: impl Fn(IpAddr) -> bool,
+    ) -> Result<Accepted, Reason> {
+        let arp = Arp::parse(&frame.data()[header.length..])?;
+        let sender = Ipv4Addr::from(arp.sender).into();
+        self.heard(at, sender, arp.sender_mac, now, out);
+        if arp.operation == Operation::Request && own(Ipv4Addr::from(arp.target).into()) {
+            out.made
+                .push((at.port, neighbours::arp_answer(&arp, at.mac, at.vlan)));
+            self.counters.event(Event::NeighbourAnswered);
+        } else {
+            self.counters.event(Event::NeighbourHeard);
+        }
+        Ok(Accepted::Control)
+    }
+
+    /// Answers and learns from neighbour discovery; true when the packet was that, or another message between routers and
+    /// hosts of a link.
+    #[inline]
+    fn neighbour_discovery(
+        &mut self,
+        at: Ingress,
+        header: &ethernet::Header,
+        packet: &[u8],
+        now: u32,
+        out: &mut Output<F>,
+        own: impl Fn(IpAddr) -> bool,
+    ) -> Result<bool, Reason> {
+        let ip = ipv6::Header::parse(packet)?;
+        let message = &packet[ip.transport_offset..ip.total_length];
+        if ip.protocol != ICMPV6
+            || !message
+                .first()
+                .is_some_and(|kind| (133..=137).contains(kind))
+        {
+            return Ok(false);
+        }
+        let asker: IpAddr = Ipv6Addr::from(ip.source).into();
+        let Some(neighbour) = Neighbour::parse(&ip, message) else {
+            self.counters.event(Event::NeighbourHeard);
+            return Ok(true);
+        };
+        let target: IpAddr = Ipv6Addr::from(neighbour.target).into();
+        let mac = neighbour.mac.unwrap_or(header.source);
+        self.heard(
+            at,
+            if neighbour.solicitation {
+                asker
+            } else {
+                target
+            },
+            mac,
+            now,
+            out,
+        );
+        let answer = (neighbour.solicitation && own(target))
+            .then(|| neighbours::advertisement(ip.source, mac, neighbour.target, at.mac, at.vlan))
+            .flatten();
+        match answer {
+            Some(answer) => {
+                out.made.push((at.port, answer));
+                self.counters.event(Event::NeighbourAnswered);
+            }
+            None => self.counters.event(Event::NeighbourHeard),
+        }
+        Ok(true)
+    }
+
+    /// Learns a neighbour's address and sends what waited for it.
+    fn heard(&mut self, at: Ingress, who: IpAddr, mac: MacAddress, now: u32, out: &mut Output<F>) {
+        for (port, mut frame) in self.neighbours.learn((at.port, at.vlan, who), mac, now) {
+            if let Some(destination) = frame.data_mut().first_chunk_mut::<6>() {
+                *destination = mac.0;
+            }
+            out.send(port, frame);
+        }
+    }
+
+    #[cold]
+    fn answer_echo(
+        &mut self,
+        at: Ingress,
+        header: &ethernet::Header,
+        frame: &mut F,
+        ip: &IpPacket,
+        otherwise: Drop,
+        out: &mut Output<F>,
+    ) -> Result<Accepted, Reason> {
+        let v6 = ip.is_v6();
+        let icmp_protocol = if v6 { ICMPV6 } else { ICMP };
+        let packet = &mut frame.data_mut()[header.length..][..ip.length];
+        let is_echo = ip.tuple.protocol == icmp_protocol
+            && ip.fragmentation == Fragmentation::Whole
+            && icmp::Message::parse(v6, &packet[ip.transport_offset..])
+                .is_ok_and(|message| message.is_echo_request(v6));
+        if !is_echo {
+            return Err(otherwise.into());
+        }
+        icmp::echo_reply_in_place(v6, packet, ip.transport_offset);
+        let ether_type = if v6 { ethernet::IPV6 } else { ethernet::IPV4 };
+        out.made.push((
+            at.port,
+            framed(header.source, at.mac, at.vlan, ether_type, packet),
+        ));
+        self.counters.event(Event::EchoAnswered);
+        Ok(Accepted::Control)
+    }
+
+    /// Answers a packet that entered at an edge with an ICMP error.
+    #[cold]
+    fn send_error(
+        &mut self,
+        edge: &EdgeHop,
+        at: Ingress,
+        to: MacAddress,
+        error: icmp::Error,
+        about: &[u8],
+        out: &mut Output<F>,
+    ) {
+        if let Some((ether_type, packet)) = edge_error(edge, error, about) {
+            out.made
+                .push((at.port, framed(to, at.mac, at.vlan, ether_type, &packet)));
+            self.counters.event(Event::IcmpErrorSent);
+        }
+    }
+
+    fn forget(&mut self, place: PlaceId, tuple: &FiveTuple) {
+        match tuple.addresses {
+            wire::Addresses::V4 {
+                source,
+                destination,
+            } => {
+                let (source, destination) =
+                    (u32::from_be_bytes(source), u32::from_be_bytes(destination));
+                self.v4.remove(&flow::Ipv4Key::new(
+                    place.0,
+                    source,
+                    destination,
+                    tuple.protocol,
+                    tuple.source_port,
+                    tuple.destination_port,
+                ));
+            }
+            wire::Addresses::V6 {
+                source,
+                destination,
+            } => {
+                let (source, destination) = (
+                    u128::from_be_bytes(source),
+                    u128::from_be_bytes(destination),
+                );
+                self.v6.remove(&flow::Ipv6Key::new(
+                    place.0,
+                    source,
+                    destination,
+                    tuple.protocol,
+                    tuple.source_port,
+                    tuple.destination_port,
+                ));
+            }
+        }
+    }
+
+    /// Lowers the segment size a SYN offers to what fits through the tunnels and the edge.
+    #[inline]
+    pub(crate) fn clamp_segment_size(
+        &mut self,
+        rules: &Rules,
+        edge: &EdgeHop,
+        arrival: &Arrival,
+        frame: &mut F,
+    ) {
+        if arrival.ip.tcp_flags & tcp::SYN == 0 || arrival.tuple.protocol != tcp::PROTOCOL {
+            return;
+        }
+        let mtu = edge.mtu.min(rules.inner_mtu());
+        let headers = arrival.ip.transport_offset + tcp::HEADER_LENGTH;
+        let limit = mtu.saturating_sub(headers) as u16;
+        let segment = &mut frame.data_mut()[arrival.ip.transport_offset..];
+        if tcp::clamp_maximum_segment_size(segment, limit) {
+            self.counters.event(Event::MssClamped);
+        }
+    }
+}
+
+/// The ICMP error about a packet, from the edge's own address, and its EtherType.
+pub(crate) fn edge_error(
+    edge: &EdgeHop,
+    error: icmp::Error,
+    about: &[u8],
+) -> Option<(u16, Vec<u8>)> {
+    let v6 = about.first()? >> 4 == 6;
+    match edge.own_address(v6)? {
+        IpAddr::V4(own) => Some((ethernet::IPV4, icmp::error_v4(error, own.octets(), about)?)),
+        IpAddr::V6(own) => Some((ethernet::IPV6, icmp::error_v6(error, own.octets(), about)?)),
+    }
+}
+
+/// What an edge's flow entry says: the stage and the direction of packets that enter.
+fn edge_entry(hops: Hops) -> (PlaceId, Direction) {
+    let direction = match hops.downstream {
+        EDGE_FORWARD => Direction::Forward,
+        _ => Direction::Reverse,
+    };
+    (PlaceId(hops.upstream), direction)
+}
+
+fn is_group_or_local(tuple: &FiveTuple) -> bool {
+    match tuple.destination() {
+        IpAddr::V4(address) => {
+            address.is_multicast() || address.is_broadcast() || address.is_link_local()
+        }
+        IpAddr::V6(address) => address.is_multicast() || address.is_unicast_link_local(),
+    }
+}
+
+impl Rules {
+    /// Bytes of the largest inner packet that every tunnel carries; that of an edge where there are none.
+    #[inline]
+    pub fn inner_mtu(&self) -> usize {
+        self.smallest_inner_mtu
+    }
+
+    /// The stage or edge a place is, for reports.
+    pub fn place(&self, id: PlaceId) -> Option<&Place> {
+        self.places.get(id.index())?.as_ref()
+    }
+}

@@ -1,0 +1,350 @@
+//! The control side of a forwarder: applies rule sets, reports, traces.
+
+use crate::pipeline::{Pipeline, Settings};
+use crate::ports::Ports;
+use crate::registry::{PlaceName, Registry};
+use crate::rules::{self, Hop, Place, Rules};
+use crate::trace::Trace;
+use crate::worker::{Command, Report, Worker};
+use contracts::forwarder as contract;
+use dpdk::Pool;
+use prost::Message;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fs, io, thread};
+
+const STATE_FILE: &str = "rules.pb";
+/// How long a worker may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Everything a forwarder is, but the bus.
+pub struct Control {
+    site: String,
+    forwarder: String,
+    state_directory: Option<PathBuf>,
+    ports: Ports,
+    registry: Registry,
+    rules: Arc<Rules>,
+    applied: contract::RuleSet,
+    refused: Option<(u64, String)>,
+    incarnation: u64,
+    flow_entries_limit: u64,
+    worker: Sender<Command>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// Who and where a forwarder is.
+pub struct Identity {
+    /// Its site.
+    pub site: String,
+    /// Its name there.
+    pub forwarder: String,
+    /// Where it keeps its last rules; nowhere when nothing.
+    pub state_directory: Option<PathBuf>,
+}
+
+impl Control {
+    /// Starts a worker without rules.
+    ///
+    /// # Errors
+    /// There is no memory for the flow tables, or the thread does not start.
+    pub fn start(identity: Identity, pool: Pool, settings: &Settings) -> io::Result<Control> {
+        let pipeline = Pipeline::new(settings, &Rules::empty()).map_err(io::Error::other)?;
+        let (worker, commands) = mpsc::channel();
+        let run = Worker::new(pool, pipeline, commands);
+        let thread = thread::Builder::new()
+            .name("worker-0".to_string())
+            .spawn(move || run.run())?;
+        Ok(Control {
+            site: identity.site,
+            forwarder: identity.forwarder,
+            state_directory: identity.state_directory,
+            ports: Ports::new(pool),
+            registry: Registry::default(),
+            rules: Arc::new(Rules::empty()),
+            applied: contract::RuleSet::default(),
+            refused: None,
+            incarnation: unix_time().as_nanos() as u64,
+            flow_entries_limit: (settings.memory_v4 / 21 + settings.memory_v6 / 42) as u64,
+            worker,
+            thread: Some(thread),
+        })
+    }
+
+    /// Applies the rule set this forwarder last applied, if it is still known.
+    ///
+    /// # Errors
+    /// The file exists but cannot be read.
+    pub fn resume(&mut self) -> io::Result<()> {
+        let Some(file) = self.state_file() else {
+            return Ok(());
+        };
+        let bytes = match fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        match contract::RuleSet::decode(bytes.as_slice()) {
+            Ok(set) => self.apply(set),
+            Err(error) => self.refuse(0, format!("{}: {error}", file.display())),
+        }
+        Ok(())
+    }
+
+    /// Applies a rule set, or refuses it as a whole and says so in the status.
+    pub fn apply(&mut self, set: contract::RuleSet) {
+        let generation = set.generation;
+        if (set.site.as_str(), set.forwarder.as_str())
+            != (self.site.as_str(), self.forwarder.as_str())
+        {
+            let problem = format!(
+                "site, forwarder: the rules are for {}/{}, this is {}/{}",
+                set.site, set.forwarder, self.site, self.forwarder
+            );
+            return self.refuse(generation, problem);
+        }
+        // A trial against addresses that cannot be wrong: ports are touched only for rules that hold.
+        let trial = vec![wire::MacAddress::default(); set.ports.len()];
+        if let Err(error) = rules::compile(&set, &trial, &mut self.registry) {
+            return self.refuse(generation, error.to_string());
+        }
+        match self.put_in_force(set) {
+            Ok(()) => {
+                self.refused = None;
+                self.keep();
+            }
+            Err(problem) => self.refuse(generation, problem),
+        }
+    }
+
+    fn put_in_force(&mut self, set: contract::RuleSet) -> Result<(), String> {
+        let change = self.ports.follow(&set.ports);
+        let macs = self.ports.macs(&set.ports);
+        let rules =
+            rules::compile(&set, &macs, &mut self.registry).map_err(|error| error.to_string())?;
+        let rules = Arc::new(rules);
+        let (closing, closing_ports): (Vec<_>, Vec<_>) = change.closing.into_iter().unzip();
+        let (done, queues) = mpsc::channel();
+        let command = Command::Rules {
+            rules: rules.clone(),
+            opened: change.opened,
+            closing,
+            done,
+        };
+        self.worker
+            .send(command)
+            .map_err(|_| "the worker has ended")?;
+        let given_up = queues
+            .recv_timeout(PATIENCE)
+            .map_err(|_| "the worker does not answer")?;
+        drop(given_up);
+        for port in closing_ports {
+            if let Err(error) = port.close(Vec::new()) {
+                eprintln!("switchboard-forwarder: {error}");
+            }
+        }
+        self.rules = rules;
+        self.applied = set;
+        Ok(())
+    }
+
+    /// Opens ports that were down and notices interfaces that are others now.
+    pub fn mend_ports(&mut self) {
+        if self.ports.need_attention() && !self.applied.ports.is_empty() {
+            let set = self.applied.clone();
+            if let Err(problem) = self.put_in_force(set) {
+                eprintln!("switchboard-forwarder: {problem}");
+            }
+        }
+    }
+
+    fn refuse(&mut self, generation: u64, problem: String) {
+        eprintln!("switchboard-forwarder: refused rule set {generation}: {problem}");
+        self.refused = Some((generation, problem));
+    }
+
+    /// Writes down the rules in force.
+    fn keep(&self) {
+        if let Some(file) = self.state_file()
+            && let Err(error) = write_whole(&file, &self.applied.encode_to_vec())
+        {
+            eprintln!("switchboard-forwarder: {}: {error}", file.display());
+        }
+    }
+
+    fn state_file(&self) -> Option<PathBuf> {
+        Some(self.state_directory.as_ref()?.join(STATE_FILE))
+    }
+
+    /// Begins a trace.
+    ///
+    /// # Errors
+    /// Names the field of the request that is wrong.
+    pub fn begin_trace(&self, request: &contract::TraceRequest) -> Result<(), String> {
+        let trace = Trace::new(request)?;
+        self.worker
+            .send(Command::BeginTrace(trace))
+            .map_err(|_| "the worker has ended".to_string())
+    }
+
+    /// Whether the trace has all it wanted.
+    pub fn trace_is_full(&self) -> bool {
+        self.report().is_none_or(|report| report.trace_full)
+    }
+
+    /// Ends the trace and returns its decisions.
+    pub fn end_trace(&self) -> Vec<contract::TraceHop> {
+        let (to, from) = mpsc::channel();
+        if self.worker.send(Command::EndTrace(to)).is_err() {
+            return Vec::new();
+        }
+        from.recv_timeout(PATIENCE)
+            .ok()
+            .flatten()
+            .map(Trace::into_hops)
+            .unwrap_or_default()
+    }
+
+    fn report(&self) -> Option<Report> {
+        let (to, from) = mpsc::channel();
+        self.worker.send(Command::Report(to)).ok()?;
+        from.recv_timeout(PATIENCE).ok()
+    }
+
+    /// What the forwarder does now.
+    pub fn status(&self) -> Option<contract::Status> {
+        let report = self.report()?;
+        let (refused_generation, refused) = self.refused.clone().unwrap_or_default();
+        let mut status = contract::Status {
+            site: self.site.clone(),
+            forwarder: self.forwarder.clone(),
+            applied_generation: self.applied.generation,
+            refused,
+            refused_generation,
+            incarnation: self.incarnation,
+            time_unix_ms: unix_time().as_millis() as i64,
+            ports: self.port_statuses(&report),
+            stages: self.stage_counters(&report),
+            drops: named(report.counters.drops()),
+            events: named(report.counters.events()),
+            flow_entries: report.flow_entries,
+            flow_entries_limit: self.flow_entries_limit,
+            ..Default::default()
+        };
+        for (id, hop) in self.numbered_hops() {
+            if let Hop::Attachment(attachment) = hop {
+                let count = report.counters.hop_count(id);
+                let flows = report.hop_flows.get(&id).copied().unwrap_or(0);
+                status.attachment_flows.insert(attachment.id.clone(), flows);
+                status
+                    .attachment_new_flows
+                    .insert(attachment.id.clone(), count.new_flows);
+                status
+                    .attachment_packets
+                    .insert(attachment.id.clone(), count.packets);
+            }
+        }
+        Some(status)
+    }
+
+    fn numbered_hops(&self) -> impl Iterator<Item = (crate::registry::HopId, &Hop)> {
+        self.rules
+            .hops
+            .iter()
+            .enumerate()
+            .filter_map(|(index, hop)| Some((crate::registry::HopId(index as u16), hop.as_ref()?)))
+    }
+
+    fn port_statuses(&self, report: &Report) -> Vec<contract::PortStatus> {
+        let status = |port: &rules::Port| {
+            let (up, error) = self.ports.state(&port.name);
+            let count = report.ports.get(&port.name).copied().unwrap_or_default();
+            contract::PortStatus {
+                name: port.name.clone(),
+                up,
+                error,
+                received_packets: count.received_packets,
+                received_bytes: count.received_bytes,
+                sent_packets: count.sent_packets,
+                sent_bytes: count.sent_bytes,
+                send_failures: count.send_failures,
+                mac: port.mac.0.to_vec(),
+            }
+        };
+        self.rules.ports.iter().map(status).collect()
+    }
+
+    fn stage_counters(&self, report: &Report) -> Vec<contract::StageCounters> {
+        let mut stages = Vec::new();
+        for (index, place) in self.rules.places.iter().enumerate() {
+            let Some(Place::Stage(stage)) = place else {
+                continue;
+            };
+            let id = crate::registry::PlaceId(index as u16);
+            let flows = report.place_flows.get(&id).copied().unwrap_or(0);
+            let directions = [contract::Direction::Forward, contract::Direction::Reverse];
+            for (direction, count) in directions.into_iter().zip(report.counters.stage_counts(id)) {
+                stages.push(contract::StageCounters {
+                    chain_label: stage.chain_label.get(),
+                    egress_label: stage.egress_label.get(),
+                    stage: u32::from(stage.number),
+                    direction: direction.into(),
+                    packets: count.packets,
+                    bytes: count.bytes,
+                    origin_packets: count.origin_packets,
+                    origin_bytes: count.origin_bytes,
+                    new_flows: count.new_flows,
+                    flows,
+                });
+            }
+        }
+        stages
+    }
+
+    /// The number of a stage's place, for tests.
+    pub fn place(
+        &mut self,
+        chain: u32,
+        egress: u32,
+        stage: u32,
+    ) -> Option<crate::registry::PlaceId> {
+        self.registry
+            .place(PlaceName::Stage {
+                chain,
+                egress,
+                stage,
+            })
+            .ok()
+    }
+
+    /// Ends the worker.
+    pub fn stop(mut self) {
+        let _ = self.worker.send(Command::Stop);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn named<'a>(counters: impl Iterator<Item = (&'a str, u64)>) -> BTreeMap<String, u64> {
+    counters
+        .map(|(name, count)| (name.to_string(), count))
+        .collect()
+}
+
+fn unix_time() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+/// Writes a file so that a reader finds all of it or the old one.
+fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let unfinished = file.with_extension("new");
+    fs::write(&unfinished, bytes)?;
+    fs::File::open(&unfinished)?.sync_all()?;
+    fs::rename(&unfinished, file)
+}

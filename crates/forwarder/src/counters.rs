@@ -1,0 +1,291 @@
+//! What happened to packets, counted by name.
+
+use crate::registry::PlaceId;
+use wire::ParseError;
+use wire::steering::Direction;
+
+macro_rules! named {
+    ($(#[$doc:meta])* $name:ident { $($(#[$each:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name {
+            $($(#[$each])* $variant,)*
+        }
+
+        impl $name {
+            /// Every one, in the order of its number.
+            pub const ALL: &'static [$name] = &[$($name::$variant,)*];
+
+            /// The counter's name.
+            pub const fn name(self) -> &'static str {
+                match self { $($name::$variant => $text,)* }
+            }
+        }
+    };
+}
+
+named! {
+    /// Why the forwarder, not a codec, dropped a packet.
+    Drop {
+        /// The port is of no use in the rules.
+        PortUnused = "port_unused",
+        /// A VLAN that no edge and no attachment has.
+        VlanUnknown = "vlan_unknown",
+        /// On the underlay, but not for one of its addresses or not for the VXLAN port.
+        UnderlayNotOurs = "underlay_not_ours",
+        /// A tunnel packet from an address that is no peer's.
+        TunnelUnknownPeer = "tunnel_unknown_peer",
+        /// A service path that is not in the rules.
+        PathUnknown = "path_unknown",
+        /// A service index that is none of the path's, or a stage this forwarder takes no part in.
+        StageUnknown = "stage_unknown",
+        /// The packet has passed too many forwarders.
+        LoopGuard = "loop_guard",
+        /// Labels or NSH from an edge port: only classifiers affix them.
+        EdgeLabelled = "edge_labelled",
+        /// No classifier matches.
+        EdgeUnclassified = "edge_unclassified",
+        /// A group or link-local packet from an edge.
+        EdgeMulticast = "edge_multicast",
+        /// For the forwarder itself, and nothing it answers.
+        EdgeToGateway = "edge_to_gateway",
+        /// The chain has no egress for the destination.
+        EgressUnrouted = "egress_unrouted",
+        /// An edge has no next hop for the destination.
+        EdgeNoNextHop = "edge_no_next_hop",
+        /// From an interface that is no attachment's.
+        AttachmentUnknown = "attachment_unknown",
+        /// A group or link-local packet from a VNF.
+        AttachmentMulticast = "attachment_multicast",
+        /// Neither IP nor anything else that is read from edges and VNFs.
+        NotIp = "not_ip",
+        /// Nobody to choose at the end of the stage.
+        NoTarget = "no_target",
+        /// The hop went away and there is nobody else.
+        HopGone = "hop_gone",
+        /// A later fragment whose first was not seen.
+        FragmentWithoutFirst = "fragment_without_first",
+        /// The next hop's Ethernet address is not known and nobody answers.
+        NeighbourUnresolved = "neighbour_unresolved",
+        /// Too large for the next hop; answered where an answer is due.
+        MtuExceeded = "mtu_exceeded",
+        /// The TTL or hop limit ran out; answered.
+        TtlExceeded = "ttl_exceeded",
+        /// No headroom in the buffer for the headers.
+        NoHeadroom = "no_headroom",
+        /// The port did not take the packet.
+        PortFull = "port_full",
+        /// No buffer was free for an answer or fragment.
+        NoBuffer = "no_buffer",
+    }
+}
+
+named! {
+    /// What happened that is no drop.
+    Event {
+        /// A connection's choice was made.
+        FlowNew = "flow_new",
+        /// A connection's hop is of no use any more: it chose again.
+        FlowRechosen = "flow_rechosen",
+        /// The hop a connection's packets come from changed.
+        FlowHopMoved = "flow_hop_moved",
+        /// The flow table is full: the choice was computed and not remembered.
+        FlowTableFullHashed = "flow_table_full_hashed",
+        /// A TCP connection that began before it was seen.
+        FlowMidStream = "flow_mid_stream",
+        /// A SYN's maximum segment size was lowered.
+        MssClamped = "mss_clamped",
+        /// An ARP request or neighbour solicitation was answered.
+        NeighbourAnswered = "neighbour_answered",
+        /// An ARP request or neighbour solicitation was sent.
+        NeighbourAsked = "neighbour_asked",
+        /// Another neighbour or router message was read.
+        NeighbourHeard = "neighbour_heard",
+        /// An echo request to one of our addresses was answered.
+        EchoAnswered = "echo_answered",
+        /// An ICMP error was sent.
+        IcmpErrorSent = "icmp_error_sent",
+        /// A packet was cut into fragments.
+        Fragmented = "fragmented",
+        /// A packet was kept until its next hop is known.
+        NeighbourWait = "neighbour_wait",
+    }
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// A codec could not read it.
+    Parse(ParseError),
+    /// The forwarder would not have it.
+    Drop(Drop),
+}
+
+impl From<ParseError> for Reason {
+    fn from(error: ParseError) -> Reason {
+        Reason::Parse(error)
+    }
+}
+
+impl From<Drop> for Reason {
+    fn from(drop: Drop) -> Reason {
+        Reason::Drop(drop)
+    }
+}
+
+impl Reason {
+    /// The counter's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Parse(error) => error.name(),
+            Reason::Drop(drop) => drop.name(),
+        }
+    }
+}
+
+/// Packets that passed a stage in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StageCount {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes of the inner packets.
+    pub bytes: u64,
+    /// Packets that came from this site.
+    pub origin_packets: u64,
+    /// Their bytes.
+    pub origin_bytes: u64,
+    /// Connections that made their choice here.
+    pub new_flows: u64,
+}
+
+/// Packets given to an attachment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HopCount {
+    /// Packets sent to it.
+    pub packets: u64,
+    /// Connections that chose it.
+    pub new_flows: u64,
+}
+
+/// Every counter of one worker.
+#[derive(Clone, Debug)]
+pub struct Counters {
+    drops: [u64; Drop::ALL.len()],
+    parse_errors: Vec<u64>,
+    events: [u64; Event::ALL.len()],
+    stages: Vec<[StageCount; 2]>,
+    hops: Vec<HopCount>,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters {
+            drops: [0; Drop::ALL.len()],
+            parse_errors: vec![0; ParseError::ALL.len()],
+            events: [0; Event::ALL.len()],
+            stages: Vec::new(),
+            hops: Vec::new(),
+        }
+    }
+}
+
+impl Counters {
+    /// Makes room for as many places and hops as there are.
+    pub fn reserve(&mut self, places: usize, hops: usize) {
+        self.stages
+            .resize(places.max(self.stages.len()), Default::default());
+        self.hops
+            .resize(hops.max(self.hops.len()), Default::default());
+    }
+
+    /// Counts a dropped packet.
+    #[inline]
+    pub fn drop(&mut self, reason: Reason) {
+        match reason {
+            Reason::Parse(error) => self.parse_errors[error as usize] += 1,
+            Reason::Drop(drop) => self.drops[drop as usize] += 1,
+        }
+    }
+
+    /// Counts what is no drop.
+    #[inline]
+    pub fn event(&mut self, event: Event) {
+        self.events[event as usize] += 1;
+    }
+
+    /// The counters of a stage.
+    #[inline]
+    pub fn stage(&mut self, place: PlaceId, direction: Direction) -> Option<&mut StageCount> {
+        self.stages
+            .get_mut(place.index())
+            .map(|both| &mut both[direction as usize])
+    }
+
+    /// The counters of a hop.
+    #[inline]
+    pub fn hop(&mut self, hop: crate::registry::HopId) -> Option<&mut HopCount> {
+        self.hops.get_mut(hop.index())
+    }
+
+    /// What a stage's counters say, forward and reverse.
+    pub fn stage_counts(&self, place: PlaceId) -> [StageCount; 2] {
+        self.stages.get(place.index()).copied().unwrap_or_default()
+    }
+
+    /// What a hop's counters say.
+    pub fn hop_count(&self, hop: crate::registry::HopId) -> HopCount {
+        self.hops.get(hop.index()).copied().unwrap_or_default()
+    }
+
+    /// Drop counters that are not 0, by name.
+    pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let parse = ParseError::ALL
+            .iter()
+            .map(|error| (error.name(), self.parse_errors[*error as usize]));
+        let own = Drop::ALL
+            .iter()
+            .map(|drop| (drop.name(), self.drops[*drop as usize]));
+        parse.chain(own).filter(|&(_, count)| count > 0)
+    }
+
+    /// Packets dropped for any reason.
+    pub fn drop_total(&self) -> u64 {
+        self.drops().map(|(_, count)| count).sum()
+    }
+
+    /// Event counters that are not 0, by name.
+    pub fn events(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = Event::ALL
+            .iter()
+            .map(|event| (event.name(), self.events[*event as usize]));
+        all.filter(|&(_, count)| count > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn no_two_counters_share_a_name() {
+        let drops = Drop::ALL.iter().map(|drop| drop.name());
+        let names: Vec<_> = drops
+            .chain(ParseError::ALL.iter().map(|error| error.name()))
+            .collect();
+        assert_eq!(names.iter().collect::<HashSet<_>>().len(), names.len());
+    }
+
+    #[test]
+    fn a_dropped_packet_is_in_one_counter() {
+        let mut counters = Counters::default();
+        counters.drop(ParseError::ArpTruncated.into());
+        counters.drop(Drop::LoopGuard.into());
+        assert_eq!(
+            counters.drops().collect::<Vec<_>>(),
+            [("arp_truncated", 1), ("loop_guard", 1)]
+        );
+        assert_eq!(counters.drop_total(), 2);
+    }
+}

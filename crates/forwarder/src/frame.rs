@@ -1,0 +1,90 @@
+//! What the pipeline needs of a packet buffer.
+
+/// A frame that can grow and shrink in front.
+pub trait Frame: Sized {
+    /// Its bytes.
+    fn data(&self) -> &[u8];
+    /// Its bytes, to change.
+    fn data_mut(&mut self) -> &mut [u8];
+    /// Adds bytes of any value in front; false, and nothing changed, when there is no room.
+    fn prepend(&mut self, count: usize) -> bool;
+    /// Removes bytes in front.
+    fn trim_front(&mut self, count: usize);
+    /// Shortens it to `length` bytes.
+    fn truncate(&mut self, length: usize);
+    /// Identifier of the tag that the device took out; it forgets it.
+    fn take_stripped_vlan(&mut self) -> Option<u16>;
+}
+
+impl Frame for dpdk::Mbuf {
+    #[inline]
+    fn data(&self) -> &[u8] {
+        dpdk::Mbuf::data(self)
+    }
+    #[inline]
+    fn data_mut(&mut self) -> &mut [u8] {
+        dpdk::Mbuf::data_mut(self)
+    }
+    #[inline]
+    fn prepend(&mut self, count: usize) -> bool {
+        dpdk::Mbuf::prepend(self, count)
+    }
+    #[inline]
+    fn trim_front(&mut self, count: usize) {
+        dpdk::Mbuf::trim_front(self, count);
+    }
+    #[inline]
+    fn truncate(&mut self, length: usize) {
+        dpdk::Mbuf::truncate(self, length);
+    }
+    #[inline]
+    fn take_stripped_vlan(&mut self) -> Option<u16> {
+        dpdk::Mbuf::take_stripped_vlan(self)
+    }
+}
+
+/// A frame in ordinary memory, with headroom: for tests, fuzzers and simulations.
+#[derive(Clone, Debug)]
+pub struct HeapFrame {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+const HEADROOM: usize = 128;
+
+impl HeapFrame {
+    /// A frame of these bytes.
+    pub fn new(bytes: &[u8]) -> HeapFrame {
+        let mut all = vec![0; HEADROOM];
+        all.extend_from_slice(bytes);
+        HeapFrame {
+            bytes: all,
+            start: HEADROOM,
+        }
+    }
+}
+
+impl Frame for HeapFrame {
+    fn data(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+    fn data_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..]
+    }
+    fn prepend(&mut self, count: usize) -> bool {
+        if count > self.start {
+            return false;
+        }
+        self.start -= count;
+        true
+    }
+    fn trim_front(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.bytes.len());
+    }
+    fn truncate(&mut self, length: usize) {
+        self.bytes.truncate(self.start + length);
+    }
+    fn take_stripped_vlan(&mut self) -> Option<u16> {
+        None
+    }
+}

@@ -1,0 +1,322 @@
+//! Who has which Ethernet address: learned by ARP and neighbour discovery, asked for when needed.
+//!
+//! Only answers to our own questions and requests of neighbours we already know teach anything, so that strangers cannot fill
+//! the table. While an answer is awaited, a bounded number of frames wait.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use wire::arp::{Arp, Operation};
+use wire::neighbour_discovery::{Neighbour, group_mac, solicited_node};
+use wire::{MacAddress, ethernet, icmp};
+
+/// A neighbour's place: port, VLAN and address.
+pub type Key = (usize, u16, IpAddr);
+
+/// A question to ask: the neighbour, our address, and where it goes (everyone when nothing).
+pub type Question = (Key, IpAddr, Option<MacAddress>);
+
+/// Neighbours remembered at most.
+const LIMIT: usize = 16_384;
+/// Frames that wait for one neighbour at most.
+const WAITING_LIMIT: usize = 32;
+/// Seconds after which a known address is asked for again.
+const FRESH: u32 = 30;
+/// Seconds after which a known address that nobody confirmed is forgotten.
+const STALE: u32 = 90;
+/// Questions, one a second, before waiting frames are given up.
+const QUESTIONS: u8 = 3;
+
+#[derive(Debug)]
+struct Entry<F> {
+    mac: Option<MacAddress>,
+    confirmed: u32,
+    asked: u32,
+    questions: u8,
+    own: IpAddr,
+    waiting: Vec<F>,
+}
+
+/// Known and awaited neighbours.
+#[derive(Debug)]
+pub struct Neighbours<F> {
+    entries: HashMap<Key, Entry<F>>,
+}
+
+impl<F> Default for Neighbours<F> {
+    fn default() -> Self {
+        Neighbours {
+            entries: HashMap::new(),
+        }
+    }
+}
+
+/// What came of a look-up.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The address is known.
+    Known(MacAddress),
+    /// It is not; ask now.
+    Ask,
+    /// It is not, and was asked for a moment ago.
+    Wait,
+}
+
+impl<F> Neighbours<F> {
+    /// Looks up a neighbour; `own` is our address that asks. `now` is in seconds.
+    #[inline]
+    pub fn look_up(&mut self, key: Key, own: IpAddr, now: u32) -> Lookup {
+        match self.entries.get_mut(&key) {
+            Some(Entry { mac: Some(mac), .. }) => Lookup::Known(*mac),
+            Some(_) => Lookup::Wait,
+            None => self.begin(key, own, now),
+        }
+    }
+
+    #[cold]
+    fn begin(&mut self, key: Key, own: IpAddr, now: u32) -> Lookup {
+        if self.entries.len() >= LIMIT {
+            return Lookup::Wait;
+        }
+        let entry = Entry {
+            mac: None,
+            confirmed: now,
+            asked: now,
+            questions: 1,
+            own,
+            waiting: Vec::new(),
+        };
+        self.entries.insert(key, entry);
+        Lookup::Ask
+    }
+
+    /// Keeps a frame until its neighbour is known; gives it back when too many wait already.
+    pub fn keep(&mut self, key: Key, frame: F) -> Result<(), F> {
+        match self.entries.get_mut(&key) {
+            Some(entry) if entry.waiting.len() < WAITING_LIMIT => {
+                entry.waiting.push(frame);
+                Ok(())
+            }
+            _ => Err(frame),
+        }
+    }
+
+    /// Learns an address if it is one we know or wait for; returns the frames that waited for it.
+    pub fn learn(&mut self, key: Key, mac: MacAddress, now: u32) -> Vec<F> {
+        if mac.is_group() {
+            return Vec::new();
+        }
+        match self.entries.get_mut(&key) {
+            Some(entry) => {
+                entry.mac = Some(mac);
+                entry.confirmed = now;
+                entry.questions = 0;
+                std::mem::take(&mut entry.waiting)
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// Once a second: the questions to ask now, and the frames that waited in vain.
+    pub fn tick(&mut self, now: u32) -> (Vec<Question>, Vec<F>) {
+        let (mut questions, mut given_up) = (Vec::new(), Vec::new());
+        self.entries.retain(|&key, entry| {
+            let age = now.wrapping_sub(entry.confirmed);
+            if entry.mac.is_some() && age > STALE {
+                return false;
+            }
+            let due = entry.mac.is_none() || age > FRESH;
+            if !due || entry.asked == now {
+                return true;
+            }
+            if entry.mac.is_none() && entry.questions >= QUESTIONS {
+                given_up.append(&mut entry.waiting);
+                return false;
+            }
+            entry.asked = now;
+            entry.questions = entry.questions.saturating_add(1);
+            questions.push((key, entry.own, entry.mac));
+            true
+        });
+        (questions, given_up)
+    }
+}
+
+/// The frame that asks for a neighbour's address; to everyone where `known` is nothing.
+pub fn question(
+    (_, vlan, address): Key,
+    own: IpAddr,
+    mac: MacAddress,
+    known: Option<MacAddress>,
+) -> Vec<u8> {
+    match address {
+        IpAddr::V4(target) => {
+            let sender = match own {
+                IpAddr::V4(own) => own.octets(),
+                IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED.octets(),
+            };
+            let arp = Arp {
+                operation: Operation::Request,
+                sender_mac: mac,
+                sender,
+                target_mac: MacAddress::default(),
+                target: target.octets(),
+            };
+            let to = known.unwrap_or(MacAddress::BROADCAST);
+            framed(to, mac, vlan, ethernet::ARP, &arp.to_bytes())
+        }
+        IpAddr::V6(target) => {
+            let target = target.octets();
+            let source = match own {
+                IpAddr::V6(own) => own.octets(),
+                IpAddr::V4(_) => link_local(mac).octets(),
+            };
+            let message = Neighbour {
+                solicitation: true,
+                target,
+                mac: Some(mac),
+            }
+            .to_message();
+            let group = solicited_node(target);
+            let (destination, to) = match known {
+                Some(known) => (target, known),
+                None => (group, group_mac(group)),
+            };
+            let packet = icmp::neighbour_packet(source, destination, message);
+            framed(to, mac, vlan, ethernet::IPV6, &packet)
+        }
+    }
+}
+
+/// The answer to an ARP request for an address of ours.
+pub fn arp_answer(request: &Arp, mac: MacAddress, vlan: u16) -> Vec<u8> {
+    let reply = Arp {
+        operation: Operation::Reply,
+        sender_mac: mac,
+        sender: request.target,
+        target_mac: request.sender_mac,
+        target: request.sender,
+    };
+    framed(
+        request.sender_mac,
+        mac,
+        vlan,
+        ethernet::ARP,
+        &reply.to_bytes(),
+    )
+}
+
+/// The answer to a neighbour solicitation for an address of ours; nothing when the asker has no address.
+pub fn advertisement(
+    asker: [u8; 16],
+    asker_mac: MacAddress,
+    target: [u8; 16],
+    mac: MacAddress,
+    vlan: u16,
+) -> Option<Vec<u8>> {
+    if asker == [0; 16] {
+        return None;
+    }
+    let message = Neighbour {
+        solicitation: false,
+        target,
+        mac: Some(mac),
+    }
+    .to_message();
+    let packet = icmp::neighbour_packet(target, asker, message);
+    Some(framed(asker_mac, mac, vlan, ethernet::IPV6, &packet))
+}
+
+/// An Ethernet frame with a payload.
+pub fn framed(
+    destination: MacAddress,
+    source: MacAddress,
+    vlan: u16,
+    ether_type: u16,
+    payload: &[u8],
+) -> Vec<u8> {
+    let mut header = [0u8; 18];
+    let length = ethernet::Header::write(&mut header, destination, source, vlan, ether_type);
+    let mut frame = header[..length].to_vec();
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// The link-local address that belongs to an Ethernet address (RFC 4291, appendix A).
+pub fn link_local(mac: MacAddress) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac.0;
+    let mut address = [0u8; 16];
+    address[..2].copy_from_slice(&[0xfe, 0x80]);
+    address[8..].copy_from_slice(&[a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
+    Ipv6Addr::from(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 7]);
+
+    fn key() -> Key {
+        (0, 0, "192.0.2.9".parse().unwrap())
+    }
+
+    fn own() -> IpAddr {
+        "192.0.2.1".parse().unwrap()
+    }
+
+    #[test]
+    fn frames_wait_for_the_answer() {
+        let mut neighbours = Neighbours::default();
+        assert_eq!(neighbours.look_up(key(), own(), 0), Lookup::Ask);
+        neighbours.keep(key(), "frame").unwrap();
+        assert_eq!(neighbours.look_up(key(), own(), 0), Lookup::Wait);
+        assert_eq!(neighbours.learn(key(), MAC, 0), ["frame"]);
+        assert_eq!(neighbours.look_up(key(), own(), 0), Lookup::Known(MAC));
+    }
+
+    #[test]
+    fn strangers_teach_nothing() {
+        let mut neighbours = Neighbours::<()>::default();
+        neighbours.learn(key(), MAC, 0);
+        assert_eq!(neighbours.look_up(key(), own(), 0), Lookup::Ask);
+    }
+
+    #[test]
+    fn silence_gives_frames_up() {
+        let mut neighbours = Neighbours::default();
+        neighbours.look_up(key(), own(), 0);
+        neighbours.keep(key(), "frame").unwrap();
+        let mut asked = 1;
+        for now in 1..10 {
+            let (questions, given_up) = neighbours.tick(now);
+            asked += questions.len();
+            if given_up == ["frame"] {
+                assert_eq!((now, asked), (3, 3));
+                return;
+            }
+        }
+        panic!("the frame still waits");
+    }
+
+    #[test]
+    fn a_known_address_is_confirmed_or_forgotten() {
+        let mut neighbours = Neighbours::<()>::default();
+        neighbours.look_up(key(), own(), 0);
+        neighbours.learn(key(), MAC, 0);
+        assert!(neighbours.tick(FRESH).0.is_empty());
+        assert_eq!(neighbours.tick(FRESH + 1).0, [(key(), own(), Some(MAC))]);
+        assert_eq!(neighbours.look_up(key(), own(), 40), Lookup::Known(MAC));
+        neighbours.tick(STALE + 1);
+        assert_eq!(neighbours.look_up(key(), own(), 100), Lookup::Ask);
+    }
+
+    #[test]
+    fn waiting_frames_are_bounded() {
+        let mut neighbours = Neighbours::default();
+        neighbours.look_up(key(), own(), 0);
+        let kept = (0..100)
+            .filter(|&i| neighbours.keep(key(), i).is_ok())
+            .count();
+        assert_eq!(kept, WAITING_LIMIT);
+    }
+}

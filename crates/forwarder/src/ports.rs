@@ -1,0 +1,165 @@
+//! Opening and closing ports as rule sets name them.
+
+use contracts::forwarder::{self as contract, port::Device};
+use dpdk::{Pool, Port, PortError, Queue};
+use nix::net::if_::if_nametoindex;
+use std::collections::HashMap;
+use wire::MacAddress;
+
+/// Buffers in a port's rings.
+const DESCRIPTORS: u16 = 512;
+/// Bytes of a frame in an AF_PACKET ring; a buffer must hold it.
+const FRAME_SIZE: u32 = 2048;
+const FRAME_COUNT: u32 = 1024;
+
+/// The ports of a forwarder.
+pub struct Ports {
+    pool: Pool,
+    open: HashMap<String, OpenPort>,
+    /// Numbers the virtual devices, which DPDK wants named apart.
+    opened: u64,
+}
+
+struct OpenPort {
+    device: Device,
+    /// What the system calls the interface now; another number is another interface.
+    interface_index: Option<u32>,
+    port: Option<Port>,
+    error: String,
+}
+
+/// What a change of ports comes to.
+#[derive(Default)]
+pub struct Change {
+    /// Queues that were opened, by port name.
+    pub opened: Vec<(String, Queue)>,
+    /// Ports whose queues must come back to be closed.
+    pub closing: Vec<(String, Port)>,
+}
+
+impl Change {
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.opened.is_empty() && self.closing.is_empty()
+    }
+}
+
+impl Ports {
+    /// No ports yet; they will receive into buffers of this pool.
+    pub fn new(pool: Pool) -> Ports {
+        Ports {
+            pool,
+            open: HashMap::new(),
+            opened: 0,
+        }
+    }
+
+    /// Opens what is listed and not open, and gives up what is open and not listed, or whose interface is another one
+    /// now. A port that does not open stays listed as down; calling this again tries again.
+    pub fn follow(&mut self, wanted: &[contract::Port]) -> Change {
+        let mut change = Change::default();
+        let names: Vec<String> = self.open.keys().cloned().collect();
+        for name in names {
+            let keep = wanted
+                .iter()
+                .any(|port| port.name == name && self.open[&name].is_still(port.device.as_ref()));
+            if !keep && let Some(old) = self.open.remove(&name) {
+                change.closing.extend(old.port.map(|port| (name, port)));
+            }
+        }
+        for port in wanted {
+            let Some(device) = &port.device else { continue };
+            if self
+                .open
+                .get(&port.name)
+                .is_none_or(|open| open.port.is_none())
+            {
+                let queue = self.open_one(&port.name, device);
+                change
+                    .opened
+                    .extend(queue.map(|queue| (port.name.clone(), queue)));
+            }
+        }
+        change
+    }
+
+    fn open_one(&mut self, name: &str, device: &Device) -> Option<Queue> {
+        self.opened += 1;
+        let result = Port::open(&devargs(device, self.opened), &self.pool, 1, DESCRIPTORS);
+        let (port, queue, error) = match result {
+            Ok((port, mut queues)) => (Some(port), queues.pop(), String::new()),
+            Err(error) => (None, None, describe(device, &error)),
+        };
+        let open = OpenPort {
+            device: device.clone(),
+            interface_index: interface_index(device),
+            port,
+            error,
+        };
+        self.open.insert(name.to_string(), open);
+        queue
+    }
+
+    /// Ethernet addresses of the listed ports; zero for those that are down.
+    pub fn macs(&self, wanted: &[contract::Port]) -> Vec<MacAddress> {
+        let mac = |port: &contract::Port| {
+            let open = self.open.get(&port.name)?.port.as_ref()?;
+            Some(MacAddress(open.mac()))
+        };
+        wanted
+            .iter()
+            .map(|port| mac(port).unwrap_or_default())
+            .collect()
+    }
+
+    /// Whether a port is open, and why not.
+    pub fn state(&self, name: &str) -> (bool, String) {
+        match self.open.get(name) {
+            Some(open) => (open.port.is_some(), open.error.clone()),
+            None => (false, "not in the rules".to_string()),
+        }
+    }
+
+    /// Whether some listed port is down, or its interface is another one now.
+    pub fn need_attention(&self) -> bool {
+        self.open.values().any(|open| {
+            open.port.is_none() || interface_index(&open.device) != open.interface_index
+        })
+    }
+}
+
+impl OpenPort {
+    fn is_still(&self, device: Option<&Device>) -> bool {
+        device == Some(&self.device) && interface_index(&self.device) == self.interface_index
+    }
+}
+
+fn interface(device: &Device) -> Option<&str> {
+    match device {
+        Device::AfPacket(interface) | Device::AfXdp(interface) => Some(interface),
+        Device::Devargs(_) => None,
+    }
+}
+
+fn interface_index(device: &Device) -> Option<u32> {
+    if_nametoindex(interface(device)?).ok()
+}
+
+fn describe(device: &Device, error: &PortError) -> String {
+    match interface(device) {
+        Some(interface) if interface_index(device).is_none() => {
+            format!("interface {interface} does not exist")
+        }
+        _ => error.to_string(),
+    }
+}
+
+fn devargs(device: &Device, number: u64) -> String {
+    match device {
+        Device::AfPacket(interface) => format!(
+            "net_af_packet{number},iface={interface},framesz={FRAME_SIZE},framecnt={FRAME_COUNT},qdisc_bypass=1"
+        ),
+        Device::AfXdp(interface) => format!("net_af_xdp{number},iface={interface}"),
+        Device::Devargs(devargs) => devargs.clone(),
+    }
+}

@@ -1,0 +1,735 @@
+use super::classifier::Classifier;
+use super::error::RuleError;
+use super::hop::{AttachmentHop, AttachmentKind, AttachmentState, EdgeHop, Hop, PeerHop, Side};
+use super::{End, Path, Place, Port, Rules, Stage, Underlay};
+use crate::prefix::Prefix;
+use crate::registry::{HopId, HopName, PlaceId, PlaceName, Registry};
+use crate::targets::{Target, Targets};
+use contracts::forwarder as contract;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use wire::steering::{Direction, TunnelTemplate};
+use wire::vxlan::Vni;
+use wire::{Label, MacAddress};
+
+type Result<T> = std::result::Result<T, RuleError>;
+
+/// Bytes of an IP packet where the rules do not say.
+const DEFAULT_MTU: usize = 1500;
+const VNF_LIMIT: u32 = 250;
+
+/// Turns a rule set into rules. `macs` are the Ethernet addresses of its ports, in their order.
+///
+/// # Errors
+/// Names the first field that is wrong; nothing changes then but numbers given in the registry.
+pub fn compile(
+    set: &contract::RuleSet,
+    macs: &[MacAddress],
+    registry: &mut Registry,
+) -> Result<Rules> {
+    let mut compiler = Compiler {
+        set,
+        registry,
+        rules: Rules {
+            generation: set.generation,
+            site: set.site.clone(),
+            forwarder: set.forwarder.clone(),
+            selection_seed: seed(&set.selection_seed)?,
+            timeouts: timeouts(set.timers.as_ref())?,
+            ..Rules::empty()
+        },
+        ports: HashMap::new(),
+        hops: HashMap::new(),
+    };
+    compiler.ports(macs)?;
+    compiler.underlay()?;
+    compiler.peers()?;
+    compiler.edges()?;
+    compiler.attachments()?;
+    compiler.paths()?;
+    Ok(compiler.rules)
+}
+
+struct Compiler<'a> {
+    set: &'a contract::RuleSet,
+    registry: &'a mut Registry,
+    rules: Rules,
+    ports: HashMap<&'a str, usize>,
+    /// Hops by name, with what is called the same everywhere: the identity that is hashed.
+    hops: HashMap<HopName, (HopId, String)>,
+}
+
+impl<'a> Compiler<'a> {
+    fn ports(&mut self, macs: &[MacAddress]) -> Result<()> {
+        for (index, port) in self.set.ports.iter().enumerate() {
+            let field = format!("ports[{index}]");
+            if port.name.is_empty() {
+                return Err(RuleError::new(field + ".name", "give the port a name"));
+            }
+            if self.ports.insert(&port.name, index).is_some() {
+                return Err(RuleError::new(
+                    field + ".name",
+                    format!("{:?} is the name of another port too", port.name),
+                ));
+            }
+            let mac = *macs
+                .get(index)
+                .ok_or_else(|| RuleError::new(field, "the port is not open"))?;
+            self.rules.ports.push(Port {
+                name: port.name.clone(),
+                mac,
+                edges: HashMap::new(),
+                gateways: HashMap::new(),
+                transparent: HashMap::new(),
+                has_attachments: false,
+            });
+        }
+        Ok(())
+    }
+
+    fn port(&self, field: &str, name: &str) -> Result<usize> {
+        self.ports
+            .get(name)
+            .copied()
+            .ok_or_else(|| RuleError::new(field, format!("{name:?} is no port of this rule set")))
+    }
+
+    fn underlay(&mut self) -> Result<()> {
+        let Some(underlay) = &self.set.underlay else {
+            return Ok(());
+        };
+        let mut addresses = Vec::new();
+        for (index, text) in underlay.addresses.iter().enumerate() {
+            addresses.push(prefix(&format!("underlay.addresses[{index}]"), text)?);
+        }
+        if addresses.is_empty() {
+            return Err(RuleError::new(
+                "underlay.addresses",
+                "give at least one address",
+            ));
+        }
+        let network = Vni::new(underlay.vni).ok_or_else(|| {
+            RuleError::new("underlay.vni", "a VXLAN network identifier has 24 bits")
+        })?;
+        self.rules.underlay = Some(Underlay {
+            port: self.port("underlay.port", &underlay.port)?,
+            addresses,
+            mtu: mtu("underlay.mtu", underlay.mtu)?,
+            network,
+        });
+        Ok(())
+    }
+
+    fn peers(&mut self) -> Result<()> {
+        for (index, peer) in self.set.peers.iter().enumerate() {
+            let field = format!("peers[{index}]");
+            let hop = self.peer(&field, peer)?;
+            let address = hop.address;
+            self.rules.smallest_inner_mtu = self.rules.smallest_inner_mtu.min(hop.inner_mtu);
+            let id = self.add_hop(
+                &field,
+                HopName::Peer(peer.id.clone()),
+                peer.id.clone(),
+                Hop::Peer(hop),
+            )?;
+            if self.rules.peers.insert(address, id).is_some() {
+                return Err(RuleError::new(
+                    field + ".address",
+                    format!("{address} is the address of another peer too"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn peer(&self, field: &str, peer: &contract::Peer) -> Result<PeerHop> {
+        let underlay = self
+            .rules
+            .underlay
+            .as_ref()
+            .ok_or_else(|| RuleError::new("underlay", "peers need an underlay"))?;
+        if !matches!(
+            peer.encapsulation(),
+            contract::Encapsulation::Unspecified | contract::Encapsulation::VxlanMpls
+        ) {
+            return Err(RuleError::new(
+                format!("{field}.encapsulation"),
+                "this forwarder speaks ENCAPSULATION_VXLAN_MPLS",
+            ));
+        }
+        let address = address(&format!("{field}.address"), &peer.address)?;
+        let family = |other: IpAddr| other.is_ipv4() == address.is_ipv4();
+        let source = underlay.addresses.iter().find(|own| family(own.address()));
+        let source = source.ok_or_else(|| {
+            RuleError::new(
+                format!("{field}.address"),
+                "the underlay has no address of this family",
+            )
+        })?;
+        let next_hop = if source.contains(address) {
+            address
+        } else {
+            self.gateway(field, address)?
+        };
+        let mac = self.rules.ports[underlay.port].mac;
+        let template = TunnelTemplate::new(
+            mac,
+            MacAddress::default(),
+            source.address(),
+            address,
+            underlay.network,
+        );
+        let template = template.ok_or_else(|| {
+            RuleError::new(
+                format!("{field}.address"),
+                "the underlay has no address of this family",
+            )
+        })?;
+        Ok(PeerHop {
+            id: peer.id.clone(),
+            address,
+            next_hop,
+            alive: peer.alive,
+            inner_mtu: underlay.mtu - template.overhead(),
+            template,
+        })
+    }
+
+    fn gateway(&self, field: &str, towards: IpAddr) -> Result<IpAddr> {
+        let gateways = self
+            .set
+            .underlay
+            .iter()
+            .flat_map(|underlay| &underlay.gateways);
+        for (index, text) in gateways.enumerate() {
+            let gateway = address(&format!("underlay.gateways[{index}]"), text)?;
+            if gateway.is_ipv4() == towards.is_ipv4() {
+                return Ok(gateway);
+            }
+        }
+        Err(RuleError::new(
+            format!("{field}.address"),
+            format!(
+                "{towards} is not on the underlay's link and there is no gateway of its family"
+            ),
+        ))
+    }
+
+    fn edges(&mut self) -> Result<()> {
+        for (index, edge) in self.set.edges.iter().enumerate() {
+            let field = format!("edges[{index}]");
+            let port = self.port(&format!("{field}.port"), &edge.port)?;
+            let vlan = vlan(&format!("{field}.vlan"), edge.vlan)?;
+            let place = self.place(&field, PlaceName::Edge(edge.id.clone()))?;
+            let hop = EdgeHop {
+                id: edge.id.clone(),
+                place,
+                port,
+                vlan,
+                gateways: each(&field, "gateway_addresses", &edge.gateway_addresses, prefix)?,
+                next_hops: each(&field, "next_hops", &edge.next_hops, address)?,
+                classifiers: classifiers(&field, &edge.classifiers)?,
+                mtu: mtu(&format!("{field}.mtu"), edge.mtu)?,
+            };
+            let id = self.add_hop(
+                &field,
+                HopName::Edge(edge.id.clone()),
+                edge.id.clone(),
+                Hop::Edge(hop),
+            )?;
+            *slot(&mut self.rules.places, place.index()) = Some(Place::Edge(id));
+            if self.rules.ports[port].edges.insert(vlan, id).is_some() {
+                return Err(RuleError::new(
+                    field + ".vlan",
+                    format!(
+                        "another edge has VLAN {vlan} of port {:?} already",
+                        edge.port
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn attachments(&mut self) -> Result<()> {
+        for (index, attachment) in self.set.attachments.iter().enumerate() {
+            let field = format!("attachments[{index}]");
+            let hop = self.attachment(&field, attachment)?;
+            let sides = [
+                (
+                    Side::Ingress,
+                    hop.ingress_port,
+                    hop.ingress_vlan,
+                    hop.ingress_mac,
+                ),
+                (
+                    Side::Egress,
+                    hop.egress_port,
+                    hop.egress_vlan,
+                    hop.egress_mac,
+                ),
+            ];
+            let kind = hop.kind;
+            let identity = format!("{}/{}", attachment.vnf, attachment.instance);
+            let id = self.add_hop(
+                &field,
+                HopName::Attachment(attachment.id.clone()),
+                identity,
+                Hop::Attachment(hop),
+            )?;
+            for (side, port, vlan, mac) in sides {
+                let port = &mut self.rules.ports[port];
+                port.has_attachments = true;
+                let other = match kind {
+                    AttachmentKind::Gateway => port.gateways.insert((vlan, mac), (id, side)),
+                    AttachmentKind::Transparent => port.transparent.insert(vlan, (id, side)),
+                };
+                if other.is_some() {
+                    return Err(RuleError::new(
+                        field,
+                        "another attachment has the same port, VLAN and MAC address",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn attachment(
+        &mut self,
+        field: &str,
+        attachment: &contract::Attachment,
+    ) -> Result<AttachmentHop> {
+        let kind = match attachment.kind() {
+            contract::AttachmentKind::Gateway => AttachmentKind::Gateway,
+            contract::AttachmentKind::Transparent => AttachmentKind::Transparent,
+            other => {
+                return Err(RuleError::new(
+                    format!("{field}.kind"),
+                    format!(
+                        "{} is not served here; use ATTACHMENT_KIND_GATEWAY or ATTACHMENT_KIND_TRANSPARENT",
+                        other.as_str_name()
+                    ),
+                ));
+            }
+        };
+        let state = match attachment.state() {
+            contract::AttachmentState::Active => AttachmentState::Active,
+            contract::AttachmentState::Draining => AttachmentState::Draining,
+            contract::AttachmentState::Dead => AttachmentState::Dead,
+            contract::AttachmentState::Unspecified => {
+                return Err(RuleError::new(format!("{field}.state"), "give a state"));
+            }
+        };
+        let ingress_port = self.port(&format!("{field}.ingress_port"), &attachment.ingress_port)?;
+        let egress_port = self.port(&format!("{field}.egress_port"), &attachment.egress_port)?;
+        let (ingress_mac, egress_mac) = match kind {
+            AttachmentKind::Gateway => (
+                mac(&format!("{field}.ingress_mac"), &attachment.ingress_mac)?,
+                mac(&format!("{field}.egress_mac"), &attachment.egress_mac)?,
+            ),
+            // A frame is addressed to the port it comes out at, so that a learning bridge passes it.
+            AttachmentKind::Transparent => (
+                self.rules.ports[egress_port].mac,
+                self.rules.ports[ingress_port].mac,
+            ),
+        };
+        let chain = even_label(&format!("{field}.chain_label"), attachment.chain_label)?;
+        let egress = label(&format!("{field}.egress_label"), attachment.egress_label)?;
+        if !(1..=VNF_LIMIT).contains(&attachment.stage) {
+            return Err(RuleError::new(
+                format!("{field}.stage"),
+                format!("give 1 to {VNF_LIMIT}"),
+            ));
+        }
+        let stage = |stage| PlaceName::Stage {
+            chain: chain.get(),
+            egress: egress.get(),
+            stage,
+        };
+        Ok(AttachmentHop {
+            id: attachment.id.clone(),
+            vnf: attachment.vnf.clone(),
+            instance: attachment.instance.clone(),
+            kind,
+            state,
+            ingress_port,
+            egress_port,
+            ingress_vlan: vlan(&format!("{field}.ingress_vlan"), attachment.ingress_vlan)?,
+            egress_vlan: vlan(&format!("{field}.egress_vlan"), attachment.egress_vlan)?,
+            ingress_mac,
+            egress_mac,
+            mtu: mtu(&format!("{field}.mtu"), attachment.mtu)?,
+            stage_before: self.place(field, stage(attachment.stage))?,
+            stage_behind: self.place(field, stage(attachment.stage + 1))?,
+        })
+    }
+
+    fn paths(&mut self) -> Result<()> {
+        for (index, path) in self.set.paths.iter().enumerate() {
+            let field = format!("paths[{index}]");
+            let chain = even_label(&format!("{field}.chain_label"), path.chain_label)?;
+            let egress = label(&format!("{field}.egress_label"), path.egress_label)?;
+            if path.vnf_count > VNF_LIMIT {
+                return Err(RuleError::new(
+                    field + ".vnf_count",
+                    format!("give at most {VNF_LIMIT}"),
+                ));
+            }
+            let mut stages = vec![None; path.vnf_count as usize + 1];
+            for (index, stage) in path.stages.iter().enumerate() {
+                let field = format!("{field}.stages[{index}]");
+                let place = self.stage(&field, path, stage, chain, egress)?;
+                if stages[stage.number as usize - 1].replace(place).is_some() {
+                    return Err(RuleError::new(
+                        field + ".number",
+                        format!("stage {} is listed twice", stage.number),
+                    ));
+                }
+            }
+            let compiled = Path {
+                vnf_count: path.vnf_count as u8,
+                stages,
+            };
+            if self.rules.paths.insert((chain, egress), compiled).is_some() {
+                return Err(RuleError::new(
+                    field,
+                    format!(
+                        "the path {} {} is listed twice",
+                        path.chain_label, path.egress_label
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn stage(
+        &mut self,
+        field: &str,
+        path: &contract::ServicePath,
+        stage: &contract::Stage,
+        chain: Label,
+        egress: Label,
+    ) -> Result<PlaceId> {
+        if !(1..=path.vnf_count + 1).contains(&stage.number) {
+            return Err(RuleError::new(
+                format!("{field}.number"),
+                format!("give 1 to {}", path.vnf_count + 1),
+            ));
+        }
+        let name = PlaceName::Stage {
+            chain: chain.get(),
+            egress: egress.get(),
+            stage: stage.number,
+        };
+        let place = self.place(field, name)?;
+        let compiled = Stage {
+            chain_label: chain,
+            egress_label: egress,
+            number: stage.number as u8,
+            vnf_count: path.vnf_count as u8,
+            customer: path.customer.clone(),
+            chain: path.chain.clone(),
+            downstream: self.end(&format!("{field}.downstream"), stage.downstream.as_ref())?,
+            upstream: self.end(&format!("{field}.upstream"), stage.upstream.as_ref())?,
+        };
+        *slot(&mut self.rules.places, place.index()) = Some(Place::Stage(Box::new(compiled)));
+        Ok(place)
+    }
+
+    fn end(&self, field: &str, end: Option<&contract::StageEnd>) -> Result<End> {
+        let (mut local, mut remote) = (Vec::new(), Vec::new());
+        for (index, target) in end.iter().flat_map(|end| &end.local).enumerate() {
+            let field = format!("{field}.local[{index}]");
+            let name = match &target.target {
+                Some(contract::local_target::Target::Attachment(id)) => {
+                    HopName::Attachment(id.clone())
+                }
+                Some(contract::local_target::Target::Edge(id)) => HopName::Edge(id.clone()),
+                None => return Err(RuleError::new(field, "name an attachment or an edge")),
+            };
+            local.push(self.target(&field, &name, target.weight, &target.prefixes)?);
+        }
+        for (index, target) in end.iter().flat_map(|end| &end.remote).enumerate() {
+            let field = format!("{field}.remote[{index}]");
+            remote.push(self.target(
+                &field,
+                &HopName::Peer(target.peer.clone()),
+                target.weight,
+                &target.prefixes,
+            )?);
+        }
+        let seed = self.rules.selection_seed;
+        let targets = |list| {
+            Targets::new(seed, list).ok_or_else(|| RuleError::new(field, "too many targets"))
+        };
+        let all = local.iter().cloned().chain(remote).collect();
+        Ok(End {
+            local: targets(local)?,
+            all: targets(all)?,
+        })
+    }
+
+    fn target(
+        &self,
+        field: &str,
+        name: &HopName,
+        weight: u32,
+        prefixes: &[String],
+    ) -> Result<Target> {
+        let (hop, identity) = self
+            .hops
+            .get(name)
+            .ok_or_else(|| RuleError::new(field, format!("{name:?} is not in this rule set")))?;
+        let weight = u16::try_from(weight)
+            .map_err(|_| RuleError::new(format!("{field}.weight"), "give 0 to 65535"))?;
+        let keeps_only = match self.rules.hop(*hop) {
+            Some(Hop::Attachment(attachment)) => attachment.state != AttachmentState::Active,
+            Some(Hop::Peer(peer)) => !peer.alive,
+            _ => false,
+        };
+        Ok(Target {
+            hop: *hop,
+            identity: identity.clone(),
+            weight: if keeps_only { 0 } else { weight },
+            prefixes: each(field, "prefixes", prefixes, prefix)?,
+        })
+    }
+
+    fn add_hop(&mut self, field: &str, name: HopName, identity: String, hop: Hop) -> Result<HopId> {
+        if identity.is_empty() {
+            return Err(RuleError::new(format!("{field}.id"), "give an id"));
+        }
+        let id = self
+            .registry
+            .hop(name.clone())
+            .map_err(|_| exhausted(field))?;
+        if self.hops.insert(name, (id, identity)).is_some() {
+            return Err(RuleError::new(
+                format!("{field}.id"),
+                "the id is used twice",
+            ));
+        }
+        *slot(&mut self.rules.hops, id.index()) = Some(hop);
+        Ok(id)
+    }
+
+    fn place(&mut self, field: &str, name: PlaceName) -> Result<PlaceId> {
+        self.registry.place(name).map_err(|_| exhausted(field))
+    }
+}
+
+fn exhausted(field: &str) -> RuleError {
+    RuleError::new(
+        field,
+        "this forwarder has seen 65 535 hops or stages in its life; restart it",
+    )
+}
+
+fn slot<T>(list: &mut Vec<Option<T>>, index: usize) -> &mut Option<T> {
+    if list.len() <= index {
+        list.resize_with(index + 1, || None);
+    }
+    &mut list[index]
+}
+
+fn each<T>(
+    field: &str,
+    name: &str,
+    texts: &[String],
+    parse: impl Fn(&str, &str) -> Result<T>,
+) -> Result<Vec<T>> {
+    texts
+        .iter()
+        .enumerate()
+        .map(|(index, text)| parse(&format!("{field}.{name}[{index}]"), text))
+        .collect()
+}
+
+fn prefix(field: &str, text: &str) -> Result<Prefix> {
+    text.parse()
+        .map_err(|error| RuleError::new(field, format!("{text:?} is no prefix: {error}")))
+}
+
+fn address(field: &str, text: &str) -> Result<IpAddr> {
+    text.parse()
+        .map_err(|_| RuleError::new(field, format!("{text:?} is no IP address")))
+}
+
+fn mac(field: &str, bytes: &[u8]) -> Result<MacAddress> {
+    let bytes = bytes
+        .try_into()
+        .map_err(|_| RuleError::new(field, "give 6 bytes"))?;
+    Ok(MacAddress(bytes))
+}
+
+fn label(field: &str, value: u32) -> Result<Label> {
+    Label::new(value)
+        .ok_or_else(|| RuleError::new(field, format!("{value} is no label; give 16 to 1048575")))
+}
+
+fn even_label(field: &str, value: u32) -> Result<Label> {
+    if value % 2 == 1 {
+        return Err(RuleError::new(
+            field,
+            format!("{value} is odd; the last bit is the direction"),
+        ));
+    }
+    label(field, value)
+}
+
+fn vlan(field: &str, value: u32) -> Result<u16> {
+    u16::try_from(value)
+        .ok()
+        .filter(|&vlan| vlan < 4095)
+        .ok_or_else(|| RuleError::new(field, format!("{value} is no VLAN; give 0 to 4094")))
+}
+
+fn mtu(field: &str, value: u32) -> Result<usize> {
+    match value {
+        0 => Ok(DEFAULT_MTU),
+        576..=9216 => Ok(value as usize),
+        _ => Err(RuleError::new(
+            field,
+            format!("{value} is out of range; give 576 to 9216"),
+        )),
+    }
+}
+
+fn seed(bytes: &[u8]) -> Result<[u8; 16]> {
+    match bytes.len() {
+        0 => Ok([0; 16]),
+        16 => Ok(std::array::from_fn(|i| bytes[i])),
+        length => Err(RuleError::new(
+            "selection_seed",
+            format!("has {length} bytes; give 16"),
+        )),
+    }
+}
+
+fn classifiers(field: &str, list: &[contract::Classifier]) -> Result<Vec<Classifier>> {
+    list.iter()
+        .enumerate()
+        .map(|(index, classifier)| {
+            compile_classifier(&format!("{field}.classifiers[{index}]"), classifier)
+        })
+        .collect()
+}
+
+fn compile_classifier(field: &str, classifier: &contract::Classifier) -> Result<Classifier> {
+    let none = contract::Match::default();
+    let matched = classifier.r#match.as_ref().unwrap_or(&none);
+    let at = format!("{field}.match");
+    let direction = match classifier.direction() {
+        contract::Direction::Forward => Direction::Forward,
+        contract::Direction::Reverse => Direction::Reverse,
+        contract::Direction::Unspecified => {
+            return Err(RuleError::new(
+                format!("{field}.direction"),
+                "give a direction",
+            ));
+        }
+    };
+    let mut egress_routes = Vec::new();
+    for (index, route) in classifier.egress_routes.iter().enumerate() {
+        let field = format!("{field}.egress_routes[{index}]");
+        egress_routes.push((
+            prefix(&format!("{field}.destination"), &route.destination)?,
+            label(&format!("{field}.egress_label"), route.egress_label)?,
+        ));
+    }
+    let protocol = |(index, &number): (usize, &u32)| {
+        u8::try_from(number).map_err(|_| {
+            RuleError::new(
+                format!("{at}.protocols[{index}]"),
+                format!("{number} is no IP protocol number"),
+            )
+        })
+    };
+    Ok(Classifier {
+        sources: each(&at, "source_prefixes", &matched.source_prefixes, prefix)?,
+        destinations: each(
+            &at,
+            "destination_prefixes",
+            &matched.destination_prefixes,
+            prefix,
+        )?,
+        protocols: matched
+            .protocols
+            .iter()
+            .enumerate()
+            .map(protocol)
+            .collect::<Result<_>>()?,
+        source_ports: port_ranges(&format!("{at}.source_ports"), &matched.source_ports)?,
+        destination_ports: port_ranges(
+            &format!("{at}.destination_ports"),
+            &matched.destination_ports,
+        )?,
+        chain_label: even_label(&format!("{field}.chain_label"), classifier.chain_label)?,
+        direction,
+        egress_routes,
+    })
+}
+
+fn port_ranges(field: &str, ranges: &[contract::PortRange]) -> Result<Vec<RangeInclusive<u16>>> {
+    let range = |(index, range): (usize, &contract::PortRange)| {
+        let first = u16::try_from(range.first).ok();
+        let last = u16::try_from(range.last).ok();
+        match (first, last) {
+            (Some(first), Some(last)) if first <= last => Ok(first..=last),
+            _ => Err(RuleError::new(
+                format!("{field}[{index}]"),
+                format!("{} to {} is no range of ports", range.first, range.last),
+            )),
+        }
+    };
+    ranges.iter().enumerate().map(range).collect()
+}
+
+fn timeouts(timers: Option<&contract::FlowTimers>) -> Result<flow::Timeouts> {
+    let mut timeouts = flow::Timeouts::default();
+    let Some(timers) = timers else {
+        return Ok(timeouts);
+    };
+    let fields = [
+        (
+            "tcp_opening",
+            timers.tcp_opening,
+            &mut timeouts.tcp_unanswered,
+        ),
+        (
+            "tcp_established",
+            timers.tcp_established,
+            &mut timeouts.tcp_established,
+        ),
+        ("tcp_closing", timers.tcp_closing, &mut timeouts.tcp_closed),
+        (
+            "udp_unreplied",
+            timers.udp_unreplied,
+            &mut timeouts.udp_unanswered,
+        ),
+        (
+            "udp_replied",
+            timers.udp_replied,
+            &mut timeouts.udp_answered,
+        ),
+        ("icmp", timers.icmp, &mut timeouts.icmp),
+    ];
+    for (name, value, field) in fields {
+        if value > flow::MAX_IDLE {
+            return Err(RuleError::new(
+                format!("timers.{name}"),
+                format!(
+                    "{value} seconds are too long; give at most {}",
+                    flow::MAX_IDLE
+                ),
+            ));
+        }
+        if value != 0 {
+            *field = value;
+        }
+    }
+    Ok(timeouts)
+}
