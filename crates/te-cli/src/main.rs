@@ -5,6 +5,7 @@
 mod arguments;
 mod check;
 mod files;
+mod import;
 mod progress;
 mod solve;
 
@@ -18,6 +19,10 @@ switchboard-te: routes, plans and checks wide-area service chains
   solve    --model FILE --algorithm lp|dp|one-hop|dp-latency|anycast|compute-aware
            --objective throughput|scale|latency [--gap 1e-4] [--time-limit 60] [--threads N] [-o FILE]
   check    --model FILE --result FILE
+  import   --graphml F | --sndlib F | --repetita F [--demands F]
+           [--default-bandwidth MBPS] [--default-latency MS] [-o FILE]
+  generate --backbone F [--vnfs 100] [--coverage 0.5] [--chains 10000] [--cpu-per-byte 0.1]
+           [--division equal|overbooked|proportional] [--demand 1] [--seed 1] [-o FILE]
 
 -q silences progress; Ctrl-C ends a solve with its best certified answer.
 FILE may be - for standard input or output. Exit codes: 0 solved, 1 check failed, 2 bad input, 3 infeasible.
@@ -28,6 +33,8 @@ fn main() -> ExitCode {
     let outcome = match words.first().map(String::as_str) {
         Some("solve") => solve::run(&words[1..]),
         Some("check") => check::run(&words[1..]),
+        Some("import") => import::run(&words[1..]),
+        Some("generate") => import::run_generate(&words[1..]),
         Some("help" | "--help" | "-h") => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -3,11 +3,15 @@
 //! What a file leaves out is not invented: a link without a stated capacity is an error unless the caller gives
 //! one, and a link without coordinates at its ends needs a stated latency.
 
+mod graphml;
 mod repetita;
+mod sndlib;
 
 use crate::error::InputError;
 use crate::model::{Chain, Ends, KM_PER_MS, Limits, Link, Model, Node, Routing, great_circle_km};
+pub use graphml::graphml;
 pub use repetita::{repetita, repetita_demands};
+pub use sndlib::sndlib;
 
 /// What to assume where a file is silent.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -1,16 +1,25 @@
 //! Dense Cholesky factorisation, blocked so that the work is in matrix products.
 
 /// Columns of a panel.
-const BLOCK: usize = 96;
+const BLOCK: usize = 64;
+
+/// Orders from which the update is shared by several threads.
+const PARALLEL: usize = 700;
 
 /// A symmetric positive definite matrix, factorised in place as L·Lᵀ. Row-major; only the lower triangle is used.
 #[derive(Debug, Default)]
 pub struct Cholesky {
     order: usize,
     entries: Vec<f64>,
+    threads: usize,
 }
 
 impl Cholesky {
+    /// An empty matrix that large factorisations of use so many threads.
+    pub fn new(threads: usize) -> Cholesky {
+        Cholesky { threads, ..Cholesky::default() }
+    }
+
     /// A zero matrix of the given order, reusing the memory.
     pub fn clear(&mut self, order: usize) {
         self.order = order;
@@ -68,63 +77,86 @@ impl Cholesky {
         }
     }
 
-    /// Rows below the diagonal block: X · L11ᵀ = A21.
+    /// Rows below the diagonal block: X = A21 · L11⁻ᵀ, as a product with the inverse of the small triangle.
     fn solve_panel(&mut self, first: usize, width: usize) {
         let n = self.order;
-        let mut diagonal = vec![0.0; width * width];
-        for i in 0..width {
-            diagonal[i * width..=i * width + i].copy_from_slice(
-                &self.entries[(first + i) * n + first..=(first + i) * n + first + i],
+        let inverse = self.inverse_of_diagonal(first, width);
+        let below = first + width;
+        let panel = self.panel(first, width, below);
+        let rows = n - below;
+        let target = &mut self.entries[below * n + first..];
+        debug_assert!(panel.len() == rows * width && target.len() >= (rows - 1) * n + width);
+        // SAFETY: `panel` is rows × width, `inverse` width × width read as its transpose, and `target` covers rows of
+        // stride n with width entries each; the panel is a copy, so nothing overlaps.
+        unsafe {
+            matrixmultiply::dgemm(
+                rows, width, width, 1.0,
+                panel.as_ptr(), width as isize, 1,
+                inverse.as_ptr(), 1, width as isize,
+                0.0, target.as_mut_ptr(), n as isize, 1,
             );
-        }
-        for row in first + width..n {
-            let x = &mut self.entries[row * n + first..row * n + first + width];
-            for j in 0..width {
-                let l = &diagonal[j * width..=j * width + j];
-                let dot: f64 = x[..j].iter().zip(l).map(|(a, b)| a * b).sum();
-                x[j] = (x[j] - dot) / l[j];
-            }
         }
     }
 
-    /// A22 −= L21 · L21ᵀ, block row by block row, lower triangle only.
-    fn update(&mut self, first: usize, width: usize, below: usize) {
+    /// The inverse of the factorised diagonal block, a lower triangle.
+    fn inverse_of_diagonal(&self, first: usize, width: usize) -> Vec<f64> {
         let n = self.order;
-        let panel: Vec<f64> = (below..n)
-            .flat_map(|row| {
-                self.entries[row * n + first..row * n + first + width]
-                    .iter()
-                    .copied()
-            })
-            .collect();
-        const ROWS: usize = 2 * BLOCK;
-        for start in (below..n).step_by(ROWS) {
-            let rows = ROWS.min(n - start);
-            let columns = start + rows - below;
-            let target = &mut self.entries[start * n + below..];
-            let left = &panel[(start - below) * width..];
-            debug_assert!(left.len() >= rows * width && target.len() >= (rows - 1) * n + columns);
-            // SAFETY: `left` holds rows × width entries, `panel` at least columns × width, and `target` covers
-            // rows of stride n with columns entries each; the panel is a copy, so nothing overlaps.
-            unsafe {
-                matrixmultiply::dgemm(
-                    rows,
-                    width,
-                    columns,
-                    -1.0,
-                    left.as_ptr(),
-                    width as isize,
-                    1,
-                    panel.as_ptr(),
-                    1,
-                    width as isize,
-                    1.0,
-                    target.as_mut_ptr(),
-                    n as isize,
-                    1,
-                );
+        let l = |i: usize, j: usize| self.entries[(first + i) * n + first + j];
+        let mut inverse = vec![0.0; width * width];
+        for j in 0..width {
+            inverse[j * width + j] = 1.0 / l(j, j);
+            for i in j + 1..width {
+                let dot: f64 = (j..i).map(|k| l(i, k) * inverse[k * width + j]).sum();
+                inverse[i * width + j] = -dot / l(i, i);
             }
         }
+        inverse
+    }
+
+    /// A copy of the columns of a panel below a row.
+    fn panel(&self, first: usize, width: usize, below: usize) -> Vec<f64> {
+        let n = self.order;
+        (below..n).flat_map(|row| self.entries[row * n + first..row * n + first + width].iter().copied()).collect()
+    }
+
+    /// A22 −= L21 · L21ᵀ, lower triangle only, in strips of rows that threads share.
+    fn update(&mut self, first: usize, width: usize, below: usize) {
+        let n = self.order;
+        let panel = self.panel(first, width, below);
+        const ROWS: usize = 192;
+        let strips: Vec<(usize, &mut [f64])> =
+            self.entries[below * n..].chunks_mut(ROWS * n).enumerate().map(|(i, strip)| (i * ROWS, strip)).collect();
+        let work = |(offset, strip): (usize, &mut [f64])| {
+            let rows = strip.len() / n;
+            let columns = offset + rows;
+            let left = &panel[offset * width..];
+            let target = &mut strip[below..];
+            debug_assert!(left.len() >= rows * width && target.len() >= (rows - 1) * n + columns);
+            // SAFETY: `left` holds rows × width entries, `panel` at least columns × width, and `target` covers rows of
+            // stride n with columns entries each; the panel is a copy, so nothing overlaps.
+            unsafe {
+                matrixmultiply::dgemm(
+                    rows, width, columns, -1.0,
+                    left.as_ptr(), width as isize, 1,
+                    panel.as_ptr(), 1, width as isize,
+                    1.0, target.as_mut_ptr(), n as isize, 1,
+                );
+            }
+        };
+        if self.threads <= 1 || n - below < PARALLEL {
+            return strips.into_iter().for_each(work);
+        }
+        // Later strips are longer: dealing them out in turn evens the load.
+        let mut shares: Vec<Vec<(usize, &mut [f64])>> = (0..self.threads).map(|_| Vec::new()).collect();
+        for (i, strip) in strips.into_iter().enumerate() {
+            shares[i % self.threads].push(strip);
+        }
+        std::thread::scope(|scope| {
+            for share in shares {
+                let work = &work;
+                scope.spawn(move || share.into_iter().for_each(work));
+            }
+        });
     }
 
     /// Solves L·Lᵀ x = b in place.
@@ -153,7 +185,7 @@ mod tests {
     #[test]
     fn solves_random_systems_of_orders_around_the_block_size() {
         let mut random = Random::new(7);
-        for n in [1, 2, 17, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5] {
+        for n in [1, 2, 17, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5, PARALLEL + 99] {
             let factor: Vec<f64> = (0..n * n).map(|_| random.between(-1.0, 1.0)).collect();
             let entry = |i: usize, j: usize| {
                 (0..n)
@@ -162,7 +194,7 @@ mod tests {
                     + if i == j { 1.0 } else { 0.0 }
             };
             let solution: Vec<f64> = (0..n).map(|_| random.between(-1.0, 1.0)).collect();
-            let mut matrix = Cholesky::default();
+            let mut matrix = Cholesky::new(2);
             matrix.clear(n);
             let mut b = vec![0.0; n];
             for i in 0..n {

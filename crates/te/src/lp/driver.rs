@@ -13,6 +13,18 @@ use crate::solution::{Objective, Solution, Status, relative_gap, value};
 /// Utilisation above one that counts as rounding.
 const ROUNDING: f64 = 2e-7;
 
+/// Sweeps of Frank–Wolfe after which its answer is looked at.
+const WALK: usize = 8;
+
+/// Most sweeps of Frank–Wolfe.
+const LONGEST_WALK: usize = 8;
+
+/// Gap from which the master goes on.
+const GOOD_START: f64 = 0.02;
+
+/// Steepest potential of Frank–Wolfe, relative to the largest utilisation.
+const STEEPEST: f64 = 400.0;
+
 /// Most rounds.
 const ROUNDS: usize = 200;
 
@@ -86,7 +98,7 @@ impl<'a> Solver<'a> {
             monitor,
             clock,
             columns: Columns::new(instance),
-            restricted: Restricted::new(instance),
+            restricted: Restricted::new(instance, options.threads),
             best: Vec::new(),
             value: f64::INFINITY,
             bound: if objective == Objective::Throughput {
@@ -227,28 +239,29 @@ impl<'a> Solver<'a> {
             return;
         }
         let none = vec![f64::NEG_INFINITY; self.instance.commodities.len()];
-        let (sweeps, mut steepness) = (sweeps(self.instance), 30.0);
-        for _ in 0..sweeps {
+        let mut steepness = 30.0;
+        let mut price = Vec::new();
+        for sweep in 1..=LONGEST_WALK {
             if walk.utilization.iter().all(|u| *u <= 0.0) {
-                break;
+                self.value = 0.0;
+                return;
             }
-            walk.sweep(
-                &mut self.columns,
-                &Potential {
-                    steepness,
-                    limit: 1.0,
-                    slope: 1.0,
-                },
-            );
-            steepness = (steepness * 1.5f64).min(400.0);
-            if self.should_stop() {
+            walk.sweep(&mut self.columns, &Potential { steepness, limit: 1.0, slope: 1.0 });
+            if sweep % WALK != 0 {
+                steepness = (steepness * 1.5f64).min(STEEPEST);
+                continue;
+            }
+            self.offer(&walk.x, &walk.utilization);
+            for flatter in [STEEPEST, 0.25 * STEEPEST] {
+                price = walk.prices_at(flatter);
+                self.price_out(&price, &none, 0.0);
+            }
+            price = self.proof.clone();
+            self.report();
+            if self.should_stop() || self.gap() < GOOD_START {
                 break;
             }
         }
-        self.offer(&walk.x, &walk.utilization);
-        let price = normalised(&walk.price);
-        self.price_out(&price, &none, 0.0);
-        self.report();
         self.adopt_rows(&walk.utilization, &price);
         self.best = walk.x;
     }
@@ -408,7 +421,6 @@ impl<'a> Solver<'a> {
                     .collect();
                 new += self.price_out(&smooth, &solved.marginal, threshold);
             }
-            if std::env::var("TE_DEBUG").is_ok() { eprintln!("rows {} cols {} gap {:.3e} tol {:.3e} reached {:.3e} value {} bound {} new {} rows {}", self.restricted.rows.len(), self.columns.len(), gap, tolerance, solved.gap, self.value, self.bound, new, new_rows); }
             price = solved.price;
             idle = if new == 0 && new_rows == 0 {
                 idle + 1

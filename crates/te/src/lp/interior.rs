@@ -29,6 +29,8 @@ pub struct Master {
     pub limit: Vec<f64>,
     /// Whether rows are bounded by the free variable t, which is then minimised.
     pub scale: bool,
+    /// Threads for the factorisation.
+    pub threads: usize,
 }
 
 /// A primal and dual point.
@@ -69,6 +71,9 @@ struct Work {
 
 /// Fraction of the way to the boundary that a step goes.
 const STEP: f64 = 0.99;
+
+/// Share of the mean weight below which a column is light.
+const LIGHT: f64 = 1e-4;
 
 /// Most corrections of a direction.
 const REFINEMENTS: usize = 2;
@@ -157,7 +162,7 @@ impl Master {
     /// of the start for each column and row. Returns the gap reached.
     pub fn solve(&self, point: &mut Point, mu: f64, tolerance: f64) -> (f64, usize) {
         let mut work = Work::default();
-        let mut matrix = Cholesky::default();
+        let mut matrix = Cholesky::new(self.threads);
         self.center(point, mu);
         let count = (self.columns() + self.rows) as f64;
         let mut gap = f64::INFINITY;
@@ -217,6 +222,7 @@ impl Master {
         }
         work.dense.clear();
         work.dense.resize(self.rows, 0.0);
+        let light = self.light(work);
         work.pivot.clear();
         work.weight.clear();
         for block in 0..self.blocks.len() - 1 {
@@ -228,7 +234,7 @@ impl Master {
             work.pivot.push(heaviest as u32);
             let total: f64 = work.theta[range.clone()].iter().sum();
             work.weight.push(total);
-            self.add_block(matrix, work, range, heaviest, total);
+            self.add_block(matrix, work, range, heaviest, light);
         }
         matrix.factorise();
         work.border.clear();
@@ -238,6 +244,17 @@ impl Master {
         }
     }
 
+    /// Weight below which a column is left out of the equations: it hardly moves them, most columns are that light
+    /// near the end, and the refinement of the direction makes up for them.
+    fn light(&self, work: &Work) -> f64 {
+        let mut others = 0.0;
+        for block in 0..self.blocks.len() - 1 {
+            let thetas = &work.theta[self.block(block)];
+            others += thetas.iter().sum::<f64>() - thetas.iter().copied().fold(0.0, f64::max);
+        }
+        LIGHT * others / self.columns().max(1) as f64
+    }
+
     /// Adds Σ θ_p d_p d_pᵀ − (Σ θ_p d_p)(Σ θ_p d_p)ᵀ / Σ θ_p with d_p = a_p − a_pivot.
     fn add_block(
         &self,
@@ -245,13 +262,18 @@ impl Master {
         work: &mut Work,
         range: std::ops::Range<usize>,
         pivot: usize,
-        total: f64,
+        light: f64,
     ) {
         let (pivot_rows, pivot_values) = self.entries(pivot);
-        let others = range.len() - 1;
+        let theta = |work: &Work, c: usize| if c == pivot || work.theta[c] > light { work.theta[c] } else { 0.0 };
+        let total: f64 = range.clone().map(|c| theta(work, c)).sum();
+        let others = range.clone().filter(|&c| theta(work, c) > 0.0).count() - 1;
         // `dense` gathers Σ θ d; with one other column it is that column's difference alone.
         for column in range.filter(|&c| c != pivot) {
-            let theta = work.theta[column];
+            let theta = theta(work, column);
+            if theta == 0.0 {
+                continue;
+            }
             let (rows, values) = self.entries(column);
             merge_difference(rows, values, pivot_rows, pivot_values, &mut work.difference);
             // One other column: θ − θ²/Σθ at once, without cancellation.

@@ -13,6 +13,7 @@ pub struct Restricted {
     columns: Vec<u32>,
     /// Commodity of each block.
     blocks: Vec<u32>,
+    threads: usize,
 }
 
 /// Solution of a master in the pool's terms.
@@ -29,8 +30,9 @@ pub struct Solved {
 
 impl Restricted {
     /// No rows yet.
-    pub fn new(instance: &Instance) -> Restricted {
+    pub fn new(instance: &Instance, threads: usize) -> Restricted {
         Restricted {
+            threads,
             local: vec![NONE; instance.rows()],
             ..Restricted::default()
         }
@@ -86,6 +88,7 @@ impl Restricted {
             rows: self.rows.len(),
             start: vec![0],
             scale,
+            threads: self.threads,
             ..Master::default()
         };
         master.limit = vec![if scale { 0.0 } else { 1.0 }; self.rows.len()];
