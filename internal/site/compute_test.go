@@ -454,3 +454,41 @@ func TestAddressOfAForgottenPeerMayBeAnothers(t *testing.T) {
 		t.Errorf("peers %v, stage %v", set.Peers, set.Paths[0].Stages[0])
 	}
 }
+
+func TestForwardersOfOneSiteShareItsInstances(t *testing.T) {
+	n := office("office", "cloud")
+	n.instance("cloud", "firewall", "fw-1", 100)
+	n.instance("cloud", "firewall", "fw-2", 300)
+	n.chain("acme", "web", 16, []string{"firewall"}, []string{"lan"}, []string{"inet"}, "1: office cloud cloud")
+	in := n.inputs("cloud")
+	second := in.Forwarders[0]
+	second.Name, second.TunnelAddress = "f2", "192.0.2.102/24"
+	in.Forwarders = append(in.Forwarders, second)
+	in.Attachments[1].Forwarder = "f2"
+	result := Compute(in)
+	var b strings.Builder
+	for _, name := range []string{"f1", "f2"} {
+		for _, s := range result.Rules[name].Paths[0].Stages {
+			fmt.Fprintf(&b, "%s stage %d\n", name, s.Number)
+			writeEnd(&b, "downstream", s.Downstream)
+			writeEnd(&b, "upstream", s.Upstream)
+		}
+	}
+	const want = `f1 stage 1
+      downstream 60000 fw-1/16/101/1 []
+      upstream   60000 -> office/f1 [10.1.0.0/24]
+f1 stage 2
+      downstream 60000 -/inet [0.0.0.0/0 ::/0]
+      upstream   15000 fw-1/16/101/1 []
+      upstream   45000 -> cloud/f2 []
+f2 stage 1
+      downstream 60000 fw-2/16/101/1 []
+      upstream   60000 -> office/f1 [10.1.0.0/24]
+f2 stage 2
+      downstream 60000 -> cloud/f1 [0.0.0.0/0 ::/0]
+      upstream   60000 fw-2/16/101/1 []
+`
+	if b.String() != want {
+		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)
+	}
+}
