@@ -103,6 +103,7 @@ func TestOverloadConflates(t *testing.T) {
 }
 
 func TestIdleLinkIsNearlySilent(t *testing.T) {
+	t.Parallel() // it mostly waits
 	ctx := testContext(t)
 	a, b, path := pair(t)
 	must(b.controller().Published().Put(ctx, "k", nil))(t)
@@ -116,6 +117,7 @@ func TestIdleLinkIsNearlySilent(t *testing.T) {
 }
 
 func TestFrozenPathIsNoticedAndBridged(t *testing.T) {
+	t.Parallel() // it mostly waits
 	ctx := testContext(t)
 	a, b, path := pair(t)
 	pub := b.controller()
@@ -131,6 +133,7 @@ func TestFrozenPathIsNoticedAndBridged(t *testing.T) {
 
 // TestSiteThatShouldBeDialledFallsBack gives only the larger name an address that works.
 func TestSiteThatShouldBeDialledFallsBack(t *testing.T) {
+	t.Parallel() // it mostly waits
 	ctx, w := testContext(t), newWide(t)
 	path := must(emulated.NewPath("127.0.0.1:1", 0, nil, nil))(t)
 	t.Cleanup(path.Close)

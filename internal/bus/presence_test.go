@@ -59,6 +59,7 @@ func TestNameIsHeldByOneInstance(t *testing.T) {
 }
 
 func TestPresenceDoesNotFlapWhenTheServerRestarts(t *testing.T) {
+	t.Parallel() // it mostly waits
 	ctx, site := testContext(t), newSite(t, "a")
 	agent, watcher := site.connect(KindService, "edge"), site.controller()
 	must(agent.Register(ctx, "edge", "e1", nil))(t)
