@@ -2348,6 +2348,168 @@ func (x *Participant) GetFinished() bool {
 	return false
 }
 
+// ChainState is what the Global Switchboard knows of a chain beside its record:
+// the status it reports, and what the last plan was made from.
+type ChainState struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Customer string                 `protobuf:"bytes,1,opt,name=customer,proto3" json:"customer,omitempty"`
+	Chain    string                 `protobuf:"bytes,2,opt,name=chain,proto3" json:"chain,omitempty"`
+	Status   *v1.ChainStatus        `protobuf:"bytes,3,opt,name=status,proto3" json:"status,omitempty"`
+	// Fingerprint of the specification, edges and VNFs the last plan was made from,
+	// also where the plan was rejected.
+	PlannedInputs string `protobuf:"bytes,4,opt,name=planned_inputs,json=plannedInputs,proto3" json:"planned_inputs,omitempty"`
+	// Traffic the reservations are for.
+	PlannedDemand *v1.Demand `protobuf:"bytes,5,opt,name=planned_demand,json=plannedDemand,proto3" json:"planned_demand,omitempty"`
+	// When the generation being worked on was requested.
+	RequestedUnixMs int64 `protobuf:"varint,6,opt,name=requested_unix_ms,json=requestedUnixMs,proto3" json:"requested_unix_ms,omitempty"`
+	// The chain is to end.
+	Deleting bool `protobuf:"varint,7,opt,name=deleting,proto3" json:"deleting,omitempty"`
+	// Since when versions drain, by chain label.
+	DrainingSinceUnixMs map[uint32]int64 `protobuf:"bytes,8,rep,name=draining_since_unix_ms,json=drainingSinceUnixMs,proto3" json:"draining_since_unix_ms,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *ChainState) Reset() {
+	*x = ChainState{}
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChainState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChainState) ProtoMessage() {}
+
+func (x *ChainState) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChainState.ProtoReflect.Descriptor instead.
+func (*ChainState) Descriptor() ([]byte, []int) {
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *ChainState) GetCustomer() string {
+	if x != nil {
+		return x.Customer
+	}
+	return ""
+}
+
+func (x *ChainState) GetChain() string {
+	if x != nil {
+		return x.Chain
+	}
+	return ""
+}
+
+func (x *ChainState) GetStatus() *v1.ChainStatus {
+	if x != nil {
+		return x.Status
+	}
+	return nil
+}
+
+func (x *ChainState) GetPlannedInputs() string {
+	if x != nil {
+		return x.PlannedInputs
+	}
+	return ""
+}
+
+func (x *ChainState) GetPlannedDemand() *v1.Demand {
+	if x != nil {
+		return x.PlannedDemand
+	}
+	return nil
+}
+
+func (x *ChainState) GetRequestedUnixMs() int64 {
+	if x != nil {
+		return x.RequestedUnixMs
+	}
+	return 0
+}
+
+func (x *ChainState) GetDeleting() bool {
+	if x != nil {
+		return x.Deleting
+	}
+	return false
+}
+
+func (x *ChainState) GetDrainingSinceUnixMs() map[uint32]int64 {
+	if x != nil {
+		return x.DrainingSinceUnixMs
+	}
+	return nil
+}
+
+// ApplyJournal makes an apply all or none: it is durable before the first
+// resource of it is stored, and is carried out again at the next start otherwise.
+type ApplyJournal struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Resources     []*v1.Resource         `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	TimeUnixMs    int64                  `protobuf:"varint,2,opt,name=time_unix_ms,json=timeUnixMs,proto3" json:"time_unix_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ApplyJournal) Reset() {
+	*x = ApplyJournal{}
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ApplyJournal) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ApplyJournal) ProtoMessage() {}
+
+func (x *ApplyJournal) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ApplyJournal.ProtoReflect.Descriptor instead.
+func (*ApplyJournal) Descriptor() ([]byte, []int) {
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ApplyJournal) GetResources() []*v1.Resource {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *ApplyJournal) GetTimeUnixMs() int64 {
+	if x != nil {
+		return x.TimeUnixMs
+	}
+	return 0
+}
+
 var File_switchboard_control_v1_records_proto protoreflect.FileDescriptor
 
 const file_switchboard_control_v1_records_proto_rawDesc = "" +
@@ -2543,7 +2705,24 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x129\n" +
 	"\aprepare\x18\x03 \x01(\v2\x1f.switchboard.control.v1.PrepareR\aprepare\x12\x1a\n" +
-	"\bfinished\x18\x04 \x01(\bR\bfinished*\x80\x01\n" +
+	"\bfinished\x18\x04 \x01(\bR\bfinished\"\xe3\x03\n" +
+	"\n" +
+	"ChainState\x12\x1a\n" +
+	"\bcustomer\x18\x01 \x01(\tR\bcustomer\x12\x14\n" +
+	"\x05chain\x18\x02 \x01(\tR\x05chain\x127\n" +
+	"\x06status\x18\x03 \x01(\v2\x1f.switchboard.api.v1.ChainStatusR\x06status\x12%\n" +
+	"\x0eplanned_inputs\x18\x04 \x01(\tR\rplannedInputs\x12A\n" +
+	"\x0eplanned_demand\x18\x05 \x01(\v2\x1a.switchboard.api.v1.DemandR\rplannedDemand\x12*\n" +
+	"\x11requested_unix_ms\x18\x06 \x01(\x03R\x0frequestedUnixMs\x12\x1a\n" +
+	"\bdeleting\x18\a \x01(\bR\bdeleting\x12p\n" +
+	"\x16draining_since_unix_ms\x18\b \x03(\v2;.switchboard.control.v1.ChainState.DrainingSinceUnixMsEntryR\x13drainingSinceUnixMs\x1aF\n" +
+	"\x18DrainingSinceUnixMsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\rR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value:\x028\x01\"l\n" +
+	"\fApplyJournal\x12:\n" +
+	"\tresources\x18\x01 \x03(\v2\x1c.switchboard.api.v1.ResourceR\tresources\x12 \n" +
+	"\ftime_unix_ms\x18\x02 \x01(\x03R\n" +
+	"timeUnixMs*\x80\x01\n" +
 	"\fVersionState\x12\x1d\n" +
 	"\x19VERSION_STATE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17VERSION_STATE_PREPARING\x10\x01\x12\x18\n" +
@@ -2569,7 +2748,7 @@ func file_switchboard_control_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_control_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_switchboard_control_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_switchboard_control_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_switchboard_control_v1_records_proto_goTypes = []any{
 	(VersionState)(0),            // 0: switchboard.control.v1.VersionState
 	(TransactionState)(0),        // 1: switchboard.control.v1.TransactionState
@@ -2603,61 +2782,71 @@ var file_switchboard_control_v1_records_proto_goTypes = []any{
 	(*TransactionOutcome)(nil),   // 29: switchboard.control.v1.TransactionOutcome
 	(*TransactionRecord)(nil),    // 30: switchboard.control.v1.TransactionRecord
 	(*Participant)(nil),          // 31: switchboard.control.v1.Participant
-	nil,                          // 32: switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
-	nil,                          // 33: switchboard.control.v1.ForwarderRecord.DropsEntry
-	nil,                          // 34: switchboard.control.v1.ChainProgress.FlowsEntry
-	(*v1.SiteSpec)(nil),          // 35: switchboard.api.v1.SiteSpec
-	(*v1.LinkSpec)(nil),          // 36: switchboard.api.v1.LinkSpec
-	(*v1.VnfSpec)(nil),           // 37: switchboard.api.v1.VnfSpec
-	(*v1.VnfDeploymentSpec)(nil), // 38: switchboard.api.v1.VnfDeploymentSpec
-	(*v1.EdgeSpec)(nil),          // 39: switchboard.api.v1.EdgeSpec
-	(v1.ChainPhase)(0),           // 40: switchboard.api.v1.ChainPhase
-	(*v1.Match)(nil),             // 41: switchboard.api.v1.Match
-	(*structpb.Struct)(nil),      // 42: google.protobuf.Struct
-	(*v1.VnfInstance)(nil),       // 43: switchboard.api.v1.VnfInstance
+	(*ChainState)(nil),           // 32: switchboard.control.v1.ChainState
+	(*ApplyJournal)(nil),         // 33: switchboard.control.v1.ApplyJournal
+	nil,                          // 34: switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
+	nil,                          // 35: switchboard.control.v1.ForwarderRecord.DropsEntry
+	nil,                          // 36: switchboard.control.v1.ChainProgress.FlowsEntry
+	nil,                          // 37: switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
+	(*v1.SiteSpec)(nil),          // 38: switchboard.api.v1.SiteSpec
+	(*v1.LinkSpec)(nil),          // 39: switchboard.api.v1.LinkSpec
+	(*v1.VnfSpec)(nil),           // 40: switchboard.api.v1.VnfSpec
+	(*v1.VnfDeploymentSpec)(nil), // 41: switchboard.api.v1.VnfDeploymentSpec
+	(*v1.EdgeSpec)(nil),          // 42: switchboard.api.v1.EdgeSpec
+	(v1.ChainPhase)(0),           // 43: switchboard.api.v1.ChainPhase
+	(*v1.Match)(nil),             // 44: switchboard.api.v1.Match
+	(*structpb.Struct)(nil),      // 45: google.protobuf.Struct
+	(*v1.VnfInstance)(nil),       // 46: switchboard.api.v1.VnfInstance
+	(*v1.ChainStatus)(nil),       // 47: switchboard.api.v1.ChainStatus
+	(*v1.Demand)(nil),            // 48: switchboard.api.v1.Demand
+	(*v1.Resource)(nil),          // 49: switchboard.api.v1.Resource
 }
 var file_switchboard_control_v1_records_proto_depIdxs = []int32{
-	35, // 0: switchboard.control.v1.SiteRecord.spec:type_name -> switchboard.api.v1.SiteSpec
-	36, // 1: switchboard.control.v1.LinkRecord.spec:type_name -> switchboard.api.v1.LinkSpec
-	37, // 2: switchboard.control.v1.VnfRecord.spec:type_name -> switchboard.api.v1.VnfSpec
-	38, // 3: switchboard.control.v1.DeploymentRecord.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
-	39, // 4: switchboard.control.v1.EdgeRecord.spec:type_name -> switchboard.api.v1.EdgeSpec
-	40, // 5: switchboard.control.v1.ChainRecord.phase:type_name -> switchboard.api.v1.ChainPhase
+	38, // 0: switchboard.control.v1.SiteRecord.spec:type_name -> switchboard.api.v1.SiteSpec
+	39, // 1: switchboard.control.v1.LinkRecord.spec:type_name -> switchboard.api.v1.LinkSpec
+	40, // 2: switchboard.control.v1.VnfRecord.spec:type_name -> switchboard.api.v1.VnfSpec
+	41, // 3: switchboard.control.v1.DeploymentRecord.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
+	42, // 4: switchboard.control.v1.EdgeRecord.spec:type_name -> switchboard.api.v1.EdgeSpec
+	43, // 5: switchboard.control.v1.ChainRecord.phase:type_name -> switchboard.api.v1.ChainPhase
 	8,  // 6: switchboard.control.v1.ChainRecord.versions:type_name -> switchboard.control.v1.ChainVersion
 	0,  // 7: switchboard.control.v1.ChainVersion.state:type_name -> switchboard.control.v1.VersionState
-	41, // 8: switchboard.control.v1.ChainVersion.match:type_name -> switchboard.api.v1.Match
+	44, // 8: switchboard.control.v1.ChainVersion.match:type_name -> switchboard.api.v1.Match
 	9,  // 9: switchboard.control.v1.ChainVersion.vnfs:type_name -> switchboard.control.v1.PlannedVnf
 	10, // 10: switchboard.control.v1.ChainVersion.ingress:type_name -> switchboard.control.v1.PlannedEdge
 	10, // 11: switchboard.control.v1.ChainVersion.egress:type_name -> switchboard.control.v1.PlannedEdge
 	11, // 12: switchboard.control.v1.ChainVersion.routes:type_name -> switchboard.control.v1.PlannedRoute
 	11, // 13: switchboard.control.v1.ChainVersion.next_routes:type_name -> switchboard.control.v1.PlannedRoute
-	42, // 14: switchboard.control.v1.PlannedVnf.options:type_name -> google.protobuf.Struct
-	32, // 15: switchboard.control.v1.ForwarderRecord.vnf_weights:type_name -> switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
-	33, // 16: switchboard.control.v1.ForwarderRecord.drops:type_name -> switchboard.control.v1.ForwarderRecord.DropsEntry
-	43, // 17: switchboard.control.v1.InstanceRecord.observed:type_name -> switchboard.api.v1.VnfInstance
-	34, // 18: switchboard.control.v1.ChainProgress.flows:type_name -> switchboard.control.v1.ChainProgress.FlowsEntry
+	45, // 14: switchboard.control.v1.PlannedVnf.options:type_name -> google.protobuf.Struct
+	34, // 15: switchboard.control.v1.ForwarderRecord.vnf_weights:type_name -> switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
+	35, // 16: switchboard.control.v1.ForwarderRecord.drops:type_name -> switchboard.control.v1.ForwarderRecord.DropsEntry
+	46, // 17: switchboard.control.v1.InstanceRecord.observed:type_name -> switchboard.api.v1.VnfInstance
+	36, // 18: switchboard.control.v1.ChainProgress.flows:type_name -> switchboard.control.v1.ChainProgress.FlowsEntry
 	17, // 19: switchboard.control.v1.Measurement.stages:type_name -> switchboard.control.v1.StageMeasurement
-	42, // 20: switchboard.control.v1.AllocationRecord.options:type_name -> google.protobuf.Struct
+	45, // 20: switchboard.control.v1.AllocationRecord.options:type_name -> google.protobuf.Struct
 	19, // 21: switchboard.control.v1.AllocationRecord.loads:type_name -> switchboard.control.v1.SiteLoad
 	21, // 22: switchboard.control.v1.ParticipantRequest.prepare:type_name -> switchboard.control.v1.Prepare
 	24, // 23: switchboard.control.v1.ParticipantRequest.commit:type_name -> switchboard.control.v1.Commit
 	25, // 24: switchboard.control.v1.ParticipantRequest.abort:type_name -> switchboard.control.v1.Abort
 	22, // 25: switchboard.control.v1.Prepare.allocations:type_name -> switchboard.control.v1.Allocation
 	23, // 26: switchboard.control.v1.Prepare.edges:type_name -> switchboard.control.v1.EdgeBinding
-	42, // 27: switchboard.control.v1.Allocation.options:type_name -> google.protobuf.Struct
+	45, // 27: switchboard.control.v1.Allocation.options:type_name -> google.protobuf.Struct
 	19, // 28: switchboard.control.v1.Allocation.loads:type_name -> switchboard.control.v1.SiteLoad
-	41, // 29: switchboard.control.v1.EdgeBinding.match:type_name -> switchboard.api.v1.Match
+	44, // 29: switchboard.control.v1.EdgeBinding.match:type_name -> switchboard.api.v1.Match
 	27, // 30: switchboard.control.v1.ParticipantReply.rejection:type_name -> switchboard.control.v1.Rejection
 	1,  // 31: switchboard.control.v1.TransactionOutcome.state:type_name -> switchboard.control.v1.TransactionState
 	1,  // 32: switchboard.control.v1.TransactionRecord.state:type_name -> switchboard.control.v1.TransactionState
 	31, // 33: switchboard.control.v1.TransactionRecord.participants:type_name -> switchboard.control.v1.Participant
 	7,  // 34: switchboard.control.v1.TransactionRecord.result:type_name -> switchboard.control.v1.ChainRecord
 	21, // 35: switchboard.control.v1.Participant.prepare:type_name -> switchboard.control.v1.Prepare
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	47, // 36: switchboard.control.v1.ChainState.status:type_name -> switchboard.api.v1.ChainStatus
+	48, // 37: switchboard.control.v1.ChainState.planned_demand:type_name -> switchboard.api.v1.Demand
+	37, // 38: switchboard.control.v1.ChainState.draining_since_unix_ms:type_name -> switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
+	49, // 39: switchboard.control.v1.ApplyJournal.resources:type_name -> switchboard.api.v1.Resource
+	40, // [40:40] is the sub-list for method output_type
+	40, // [40:40] is the sub-list for method input_type
+	40, // [40:40] is the sub-list for extension type_name
+	40, // [40:40] is the sub-list for extension extendee
+	0,  // [0:40] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_control_v1_records_proto_init() }
@@ -2676,7 +2865,7 @@ func file_switchboard_control_v1_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_control_v1_records_proto_rawDesc), len(file_switchboard_control_v1_records_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   33,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,264 @@
+package chain
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+)
+
+// World is every resource that was applied.
+type World map[Key]Resource
+
+// Specs of a world by key.
+
+// Site finds a site.
+func (w World) Site(name SiteName) (SiteSpec, bool) {
+	s, ok := w[Key{Kind: KindSite, Name: string(name)}].Spec.(SiteSpec)
+	return s, ok
+}
+
+// Vnf finds a catalogue entry.
+func (w World) Vnf(name VnfName) (VnfSpec, bool) {
+	v, ok := w[Key{Kind: KindVnf, Name: string(name)}].Spec.(VnfSpec)
+	return v, ok
+}
+
+// Edge finds the edge that a customer means by a name: its own, else a shared one.
+func (w World) Edge(customer CustomerName, name string) (Key, EdgeSpec, bool) {
+	for _, owner := range []CustomerName{customer, ""} {
+		key := Key{Kind: KindEdge, Customer: owner, Name: name}
+		if e, ok := w[key].Spec.(EdgeSpec); ok {
+			return key, e, true
+		}
+	}
+	return Key{}, EdgeSpec{}, false
+}
+
+// Keys lists the keys of a kind in order; "" lists all.
+func (w World) Keys(kind Kind) []Key {
+	var keys []Key
+	for k := range w {
+		if kind == "" || k.Kind == kind {
+			keys = append(keys, k)
+		}
+	}
+	slices.SortFunc(keys, Key.Compare)
+	return keys
+}
+
+// CheckReferences reports what is wrong with a resource of the world in view of the others.
+func (w World) CheckReferences(key Key, f *Findings) {
+	switch spec := w[key].Spec.(type) {
+	case LinkSpec:
+		w.site(f, "spec.from", spec.From)
+		w.site(f, "spec.to", spec.To)
+	case VnfSpec:
+		w.site(f, "spec.controllerSite", spec.ControllerSite)
+	case DeploymentSpec:
+		w.checkDeployment(key, spec, f)
+	case EdgeSpec:
+		w.checkEdge(key, spec, f)
+	case ChainSpec:
+		w.checkChain(key, spec, f)
+	}
+}
+
+func (w World) site(f *Findings, field string, name SiteName) bool {
+	if name == "" {
+		return false // reported as missing
+	}
+	if _, ok := w.Site(name); !ok {
+		f.Add(field, fmt.Sprintf("there is no site %q", name), w.known(KindSite))
+		return false
+	}
+	return true
+}
+
+// known is the fix for a dangling reference.
+func (w World) known(kind Kind) string {
+	keys := w.Keys(kind)
+	if len(keys) == 0 {
+		return "apply a " + string(kind) + " first, or in the same file"
+	}
+	text := "name one of "
+	for i, k := range keys {
+		if i == 8 {
+			return text + ", …"
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += k.Path()
+	}
+	return text
+}
+
+func (w World) checkDeployment(key Key, d DeploymentSpec, f *Findings) {
+	if d.Vnf != "" {
+		if _, ok := w.Vnf(d.Vnf); !ok {
+			f.Add("spec.vnf", fmt.Sprintf("there is no VNF %q", d.Vnf), w.known(KindVnf))
+		}
+	}
+	if w.site(f, "spec.site", d.Site) {
+		if site, _ := w.Site(d.Site); d.Capacity > site.Capacity {
+			f.Add("spec.capacity", fmt.Sprintf("%v is more than the %v load units of site %q", d.Capacity, site.Capacity, d.Site),
+				"write at most what the site has, or give the site more capacity")
+		}
+	}
+	for _, other := range w.Keys(KindDeployment) {
+		o := w[other].Spec.(DeploymentSpec)
+		if other == key || d.Vnf == "" {
+			continue
+		}
+		if o.Vnf == d.Vnf && o.Site == d.Site {
+			f.Add("spec.site", fmt.Sprintf("deployment %q offers VNF %q at site %q already", other.Name, d.Vnf, d.Site),
+				"change that deployment, or name another site")
+		}
+		if p, q, clash := firstOverlap(d.AddressPool, o.AddressPool); clash {
+			f.Add("spec.addressPool", fmt.Sprintf("%s overlaps %s of deployment %q", p, q, other.Name), "give each deployment addresses of its own")
+		}
+	}
+}
+
+func firstOverlap(a, b []netip.Prefix) (p, q netip.Prefix, found bool) {
+	for _, p := range a {
+		for _, q := range b {
+			if p.IsValid() && q.IsValid() && p.Overlaps(q) {
+				return p, q, true
+			}
+		}
+	}
+	return p, q, false
+}
+
+func (w World) checkEdge(key Key, e EdgeSpec, f *Findings) {
+	if !w.site(f, "spec.site", e.Site) {
+		return
+	}
+	for _, other := range w.Keys(KindEdge) {
+		o := w[other].Spec.(EdgeSpec)
+		if other == key || o.Site != e.Site {
+			continue
+		}
+		if o.Interface == e.Interface && o.Vlan == e.Vlan && e.Interface != "" {
+			f.Add("spec.interface", fmt.Sprintf("edge %s has interface %q with VLAN %d at site %q", other.Path(), e.Interface, e.Vlan, e.Site),
+				"give each edge an interface or VLAN of its own")
+		}
+		if o.What == "internet" && e.What == "internet" {
+			continue
+		}
+		if other.Customer == key.Customer && key.Customer != "" {
+			if p, q, clash := firstOverlap(specific(e.Prefixes), specific(o.Prefixes)); clash {
+				f.Add("spec.prefixes", fmt.Sprintf("%s overlaps %s of edge %s at the same site", p, q, other.Path()),
+					"give each edge of the customer at a site prefixes of its own")
+			}
+		}
+	}
+}
+
+// specific leaves out default routes: they give way to any longer prefix.
+func specific(prefixes []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(prefixes), func(p netip.Prefix) bool { return p.Bits() == 0 })
+}
+
+func (w World) checkChain(key Key, c ChainSpec, f *Findings) {
+	ingress := w.checkChainEdges(key, "spec.ingress.edges", c.Ingress, f)
+	egress := w.checkChainEdges(key, "spec.egress.edges", c.Egress, f)
+	for i, e := range egress {
+		if slices.Contains(ingress, e) && e.Name != "" {
+			f.Add(fmt.Sprintf("spec.egress.edges[%d]", i), fmt.Sprintf("edge %s is an ingress of the chain too", e.Path()),
+				"name different edges as ingress and egress")
+		}
+		for j := range i {
+			w.checkEgressPair(i, e, egress[j], f)
+		}
+	}
+	for i, use := range c.Vnfs {
+		if use.Vnf == "" {
+			continue
+		}
+		vnf, ok := w.Vnf(use.Vnf)
+		if !ok {
+			f.Add(fmt.Sprintf("spec.vnfs[%d].vnf", i), fmt.Sprintf("there is no VNF %q", use.Vnf), w.known(KindVnf))
+			continue
+		}
+		vnf.CheckOptions(f, fmt.Sprintf("spec.vnfs[%d].options", i), use.Options)
+	}
+}
+
+func (w World) checkChainEdges(key Key, field string, names []string, f *Findings) []Key {
+	keys := make([]Key, len(names))
+	for i, name := range names {
+		if name == "" {
+			continue
+		}
+		edge, _, ok := w.Edge(key.Customer, name)
+		if !ok {
+			f.Add(fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("customer %q has no edge %q, and there is no shared one", key.Customer, name),
+				"name an edge of the customer or a shared edge")
+		}
+		keys[i] = edge
+	}
+	return keys
+}
+
+// checkEgressPair refuses two egress sites for one destination: the egress route table could not choose.
+func (w World) checkEgressPair(i int, a, b Key, f *Findings) {
+	x, ok := w[a].Spec.(EdgeSpec)
+	y, ok2 := w[b].Spec.(EdgeSpec)
+	if !ok || !ok2 || x.Site == y.Site {
+		return
+	}
+	for _, p := range x.Prefixes {
+		if slices.Contains(y.Prefixes, p) {
+			f.Add(fmt.Sprintf("spec.egress.edges[%d]", i),
+				fmt.Sprintf("edges %s and %s lead to %s from different sites", b.Path(), a.Path(), p),
+				"leave one out, or give the edges different prefixes")
+			return
+		}
+	}
+}
+
+// References lists what a resource of the world refers to.
+func (w World) References(key Key) []Key {
+	site := func(names ...SiteName) []Key {
+		var keys []Key
+		for _, n := range names {
+			keys = append(keys, Key{Kind: KindSite, Name: string(n)})
+		}
+		return keys
+	}
+	switch spec := w[key].Spec.(type) {
+	case LinkSpec:
+		return site(spec.From, spec.To)
+	case VnfSpec:
+		return site(spec.ControllerSite)
+	case DeploymentSpec:
+		return append(site(spec.Site), Key{Kind: KindVnf, Name: string(spec.Vnf)})
+	case EdgeSpec:
+		return site(spec.Site)
+	case ChainSpec:
+		var keys []Key
+		for _, name := range append(slices.Clone(spec.Ingress), spec.Egress...) {
+			if edge, _, ok := w.Edge(key.Customer, name); ok {
+				keys = append(keys, edge)
+			}
+		}
+		for _, use := range spec.Vnfs {
+			keys = append(keys, Key{Kind: KindVnf, Name: string(use.Vnf)})
+		}
+		return keys
+	}
+	return nil
+}
+
+// Referrers lists what refers to a resource, in order.
+func (w World) Referrers(key Key) []Key {
+	var found []Key
+	for _, k := range w.Keys("") {
+		if slices.Contains(w.References(k), key) {
+			found = append(found, k)
+		}
+	}
+	return found
+}

@@ -1,0 +1,143 @@
+package resource
+
+import (
+	"fmt"
+	"net/netip"
+
+	"google.golang.org/protobuf/types/known/structpb"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/internal/chain"
+)
+
+// Parse turns a message into a domain value and reports what is wrong with it by itself. The value is usable for
+// further checks even then; it is nil-spec, and false, only where no kind is given that can be applied.
+func Parse(message *api.Resource, f *chain.Findings) (chain.Resource, bool) {
+	r := chain.Resource{Key: KeyOf(message), Metadata: chain.Metadata{UID: message.GetMetadata().GetUid(),
+		Generation: message.GetMetadata().GetGeneration(), Created: message.GetMetadata().GetCreated().AsTime()}}
+	switch r.Key.Kind {
+	case chain.KindSite:
+		r.Spec = parseSite(message.GetSite().GetSpec())
+	case chain.KindLink:
+		r.Spec = parseLink(message.GetLink().GetSpec())
+	case chain.KindVnf:
+		r.Spec = parseVnf(message.GetVnf().GetSpec())
+	case chain.KindDeployment:
+		r.Spec = parseDeployment(message.GetVnfDeployment().GetSpec(), f)
+	case chain.KindEdge:
+		r.Spec = parseEdge(message.GetEdge().GetSpec(), f)
+	case chain.KindChain:
+		r.Spec = parseChain(message.GetChain().GetSpec(), f)
+	case chain.KindInstance, chain.KindRoute:
+		f.Add("kind", fmt.Sprintf("a %s is observed, not applied", FileKind(r.Key.Kind)), "remove it from the file")
+		return r, false
+	default:
+		f.Add("kind", "is missing", "write Site, Link, Vnf, VnfDeployment, Edge or Chain")
+		return r, false
+	}
+	for name, value := range message.GetMetadata().GetLabels() {
+		if len(name) > 63 || len(value) > 255 || name == "" {
+			f.Add("metadata.labels."+name, "the label is too long or has no name", "use at most 63 characters for the name and 255 for the value")
+		}
+	}
+	r.Check(f)
+	return r, true
+}
+
+func parseSite(s *api.SiteSpec) chain.SiteSpec {
+	return chain.SiteSpec{What: word(s.GetKind()), Latitude: s.GetLatitude(), Longitude: s.GetLongitude(),
+		Capacity: chain.Load(s.GetCapacity())}
+}
+
+func parseLink(l *api.LinkSpec) chain.LinkSpec {
+	return chain.LinkSpec{From: chain.SiteName(l.GetFrom()), To: chain.SiteName(l.GetTo()), Latency: chain.Milliseconds(l.GetLatencyMs()),
+		Bandwidth: chain.Mbps(l.GetBandwidthMbps()), Background: chain.Mbps(l.GetBackgroundMbps())}
+}
+
+func parseVnf(v *api.VnfSpec) chain.VnfSpec {
+	spec := chain.VnfSpec{LoadPerMbps: v.GetLoadPerMbps(), Attachment: word(v.GetAttachment()), Driver: v.GetDriver(),
+		ControllerSite: chain.SiteName(v.GetControllerSite())}
+	for _, o := range v.GetOptions() {
+		option := chain.Option{Name: o.GetName(), Type: word(o.GetType()), Required: o.GetRequired()}
+		if o.GetDefaultValue() != nil {
+			option.Default = o.GetDefaultValue().AsInterface()
+		}
+		spec.Options = append(spec.Options, option)
+	}
+	return spec
+}
+
+func parseDeployment(d *api.VnfDeploymentSpec, f *chain.Findings) chain.DeploymentSpec {
+	return chain.DeploymentSpec{Vnf: chain.VnfName(d.GetVnf()), Site: chain.SiteName(d.GetSite()), Capacity: chain.Load(d.GetCapacity()),
+		Instances: d.GetInstances(), Weights: d.GetWeights(), AddressPool: prefixes(f, "spec.addressPool", d.GetAddressPool())}
+}
+
+func parseEdge(e *api.EdgeSpec, f *chain.Findings) chain.EdgeSpec {
+	spec := chain.EdgeSpec{What: word(e.GetKind()), Site: chain.SiteName(e.GetSite()), Interface: e.GetInterface(), Vlan: e.GetVlan(),
+		Prefixes: prefixes(f, "spec.prefixes", e.GetPrefixes()), MTU: e.GetMtu()}
+	for i, text := range e.GetGatewayAddresses() {
+		p, err := netip.ParsePrefix(text)
+		switch {
+		case err != nil:
+			f.Add(fmt.Sprintf("spec.gatewayAddresses[%d]", i), fmt.Sprintf("%q is no address with a prefix length", text),
+				"write for example 10.1.0.1/24")
+		case p.Bits() < p.Addr().BitLen()-1 && p == p.Masked():
+			f.Add(fmt.Sprintf("spec.gatewayAddresses[%d]", i), fmt.Sprintf("%q is the network, not an address in it", text),
+				"write the forwarder's own address, for example "+netip.PrefixFrom(p.Addr().Next(), p.Bits()).String())
+		}
+		spec.Gateways = append(spec.Gateways, p)
+	}
+	for i, text := range e.GetNextHops() {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			f.Add(fmt.Sprintf("spec.nextHops[%d]", i), fmt.Sprintf("%q is no address", text), "write for example 198.51.100.1")
+		}
+		spec.NextHops = append(spec.NextHops, a)
+	}
+	return spec
+}
+
+func parseChain(c *api.ChainSpec, f *chain.Findings) chain.ChainSpec {
+	spec := chain.ChainSpec{
+		Ingress: c.GetIngress().GetEdges(), Match: parseMatch(c.GetIngress().GetMatch(), f), FixedIngress: c.GetIngress().GetFixed(),
+		Egress:   c.GetEgress().GetEdges(),
+		Demand:   chain.Demand{Forward: chain.Mbps(c.GetDemand().GetForwardMbps()), Reverse: chain.Mbps(c.GetDemand().GetReverseMbps())},
+		Priority: c.GetPriority(), MaximumLatency: chain.Milliseconds(c.GetMaxLatencyMs()),
+	}
+	for _, v := range c.GetVnfs() {
+		spec.Vnfs = append(spec.Vnfs, parseUse(v.GetVnf(), v.GetOptions()))
+	}
+	return spec
+}
+
+func parseUse(vnf string, options *structpb.Struct) chain.Use {
+	use := chain.Use{Vnf: chain.VnfName(vnf)}
+	if options != nil {
+		use.Options = options.AsMap()
+	}
+	return use
+}
+
+func parseMatch(m *api.Match, f *chain.Findings) chain.Match {
+	const at = "spec.ingress.match."
+	match := chain.Match{Sources: prefixes(f, at+"sourcePrefixes", m.GetSourcePrefixes()),
+		Destinations: prefixes(f, at+"destinationPrefixes", m.GetDestinationPrefixes())}
+	for i, text := range m.GetProtocols() {
+		match.Protocols = append(match.Protocols, chain.ParseProtocol(f, fmt.Sprintf("%sprotocols[%d]", at, i), text))
+	}
+	for i, text := range m.GetSourcePorts() {
+		match.SourcePorts = append(match.SourcePorts, chain.ParsePorts(f, fmt.Sprintf("%ssourcePorts[%d]", at, i), text))
+	}
+	for i, text := range m.GetDestinationPorts() {
+		match.DestinationPorts = append(match.DestinationPorts, chain.ParsePorts(f, fmt.Sprintf("%sdestinationPorts[%d]", at, i), text))
+	}
+	return match
+}
+
+func prefixes(f *chain.Findings, field string, texts []string) []netip.Prefix {
+	var all []netip.Prefix
+	for i, text := range texts {
+		all = append(all, chain.ParsePrefix(f, fmt.Sprintf("%s[%d]", field, i), text))
+	}
+	return all
+}
