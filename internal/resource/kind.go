@@ -105,8 +105,8 @@ func Spec(message *api.Resource) proto.Message {
 	return body.Get(field).Message().Interface()
 }
 
-// word is an enumeration's value as files write it: CHAIN_PHASE_ACTIVE is "active"; "" for the unspecified one.
-func word(value protoreflect.Enum) string {
+// Word is an enumeration's value as files write it: CHAIN_PHASE_ACTIVE is "active"; "" for the unspecified one.
+func Word(value protoreflect.Enum) string {
 	d := value.Descriptor().Values().ByNumber(value.Number())
 	if d == nil || value.Number() == 0 {
 		return ""

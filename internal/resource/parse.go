@@ -45,7 +45,7 @@ func Parse(message *api.Resource, f *chain.Findings) (chain.Resource, bool) {
 }
 
 func parseSite(s *api.SiteSpec) chain.SiteSpec {
-	return chain.SiteSpec{What: word(s.GetKind()), Latitude: s.GetLatitude(), Longitude: s.GetLongitude(),
+	return chain.SiteSpec{What: Word(s.GetKind()), Latitude: s.GetLatitude(), Longitude: s.GetLongitude(),
 		Capacity: chain.Load(s.GetCapacity())}
 }
 
@@ -55,10 +55,10 @@ func parseLink(l *api.LinkSpec) chain.LinkSpec {
 }
 
 func parseVnf(v *api.VnfSpec) chain.VnfSpec {
-	spec := chain.VnfSpec{LoadPerMbps: v.GetLoadPerMbps(), Attachment: word(v.GetAttachment()), Driver: v.GetDriver(),
+	spec := chain.VnfSpec{LoadPerMbps: v.GetLoadPerMbps(), Attachment: Word(v.GetAttachment()), Driver: v.GetDriver(),
 		ControllerSite: chain.SiteName(v.GetControllerSite())}
 	for _, o := range v.GetOptions() {
-		option := chain.Option{Name: o.GetName(), Type: word(o.GetType()), Required: o.GetRequired()}
+		option := chain.Option{Name: o.GetName(), Type: Word(o.GetType()), Required: o.GetRequired()}
 		if o.GetDefaultValue() != nil {
 			option.Default = o.GetDefaultValue().AsInterface()
 		}
@@ -73,7 +73,7 @@ func parseDeployment(d *api.VnfDeploymentSpec, f *chain.Findings) chain.Deployme
 }
 
 func parseEdge(e *api.EdgeSpec, f *chain.Findings) chain.EdgeSpec {
-	spec := chain.EdgeSpec{What: word(e.GetKind()), Site: chain.SiteName(e.GetSite()), Interface: e.GetInterface(), Vlan: e.GetVlan(),
+	spec := chain.EdgeSpec{What: Word(e.GetKind()), Site: chain.SiteName(e.GetSite()), Interface: e.GetInterface(), Vlan: e.GetVlan(),
 		Prefixes: prefixes(f, "spec.prefixes", e.GetPrefixes()), MTU: e.GetMtu()}
 	for i, text := range e.GetGatewayAddresses() {
 		p, err := netip.ParsePrefix(text)
@@ -99,7 +99,7 @@ func parseEdge(e *api.EdgeSpec, f *chain.Findings) chain.EdgeSpec {
 
 func parseChain(c *api.ChainSpec, f *chain.Findings) chain.ChainSpec {
 	spec := chain.ChainSpec{
-		Ingress: c.GetIngress().GetEdges(), Match: parseMatch(c.GetIngress().GetMatch(), f), FixedIngress: c.GetIngress().GetFixed(),
+		Ingress: c.GetIngress().GetEdges(), Match: ParseMatch("spec.ingress.match.", c.GetIngress().GetMatch(), f), FixedIngress: c.GetIngress().GetFixed(),
 		Egress:   c.GetEgress().GetEdges(),
 		Demand:   chain.Demand{Forward: chain.Mbps(c.GetDemand().GetForwardMbps()), Reverse: chain.Mbps(c.GetDemand().GetReverseMbps())},
 		Priority: c.GetPriority(), MaximumLatency: chain.Milliseconds(c.GetMaxLatencyMs()),
@@ -118,8 +118,8 @@ func parseUse(vnf string, options *structpb.Struct) chain.Use {
 	return use
 }
 
-func parseMatch(m *api.Match, f *chain.Findings) chain.Match {
-	const at = "spec.ingress.match."
+// ParseMatch reads a match; at is its place, with the dot behind it.
+func ParseMatch(at string, m *api.Match, f *chain.Findings) chain.Match {
 	match := chain.Match{Sources: prefixes(f, at+"sourcePrefixes", m.GetSourcePrefixes()),
 		Destinations: prefixes(f, at+"destinationPrefixes", m.GetDestinationPrefixes())}
 	for i, text := range m.GetProtocols() {

@@ -1,0 +1,113 @@
+// Package api is the northbound API: switchboard.api.v1 over Connect (gRPC, gRPC-Web and JSON over HTTP from one
+// definition), its listeners, its token and its errors.
+//
+// Invariants: nothing is served without the token; unknown fields in JSON are refused; every refusal has a Connect code,
+// and a list of Violations as detail where fields are at fault.
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/gen/switchboard/api/v1/apiv1connect"
+	"github.com/switchboard-project/switchboard/internal/chain"
+	"github.com/switchboard-project/switchboard/internal/global"
+)
+
+// Backend does what the API asks; *global.Global is one.
+type Backend interface {
+	Apply(ctx context.Context, resources []*api.Resource, dryRun bool) ([]*api.ApplyOutcome, error)
+	Delete(ctx context.Context, key chain.Key) error
+	List(kind chain.Kind, customer, name string) []*api.Resource
+	Changes() (changed <-chan struct{}, stop func())
+	Events(kind chain.Kind, customer, name string, limit uint32) []*api.Event
+	Trace(ctx context.Context, request *api.TraceRequest) ([]*api.TraceHop, error)
+	Traffic(customer, name string) []*api.ChainTraffic
+}
+
+var _ Backend = (*global.Global)(nil)
+
+// maximumRequest bounds one request in bytes.
+const maximumRequest = 8 << 20
+
+// Handler serves a backend to holders of a token.
+func Handler(backend Backend, token string) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle(apiv1connect.NewSwitchboardServiceHandler(&service{backend: backend},
+		connect.WithCodec(strictJSON{"json"}), connect.WithCodec(strictJSON{"json; charset=utf-8"}),
+		connect.WithReadMaxBytes(maximumRequest), connect.WithInterceptors(refusals{})))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	return authenticated(token, mux)
+}
+
+// service implements the API's methods.
+type service struct {
+	apiv1connect.UnimplementedSwitchboardServiceHandler
+	backend Backend
+}
+
+// Apply creates or changes resources, all or none.
+func (s *service) Apply(ctx context.Context, r *connect.Request[api.ApplyRequest]) (*connect.Response[api.ApplyResponse], error) {
+	if len(r.Msg.Resources) == 0 {
+		return nil, &global.Invalid{Findings: []chain.Finding{{Field: "resources", Description: "is empty", Fix: "give at least one resource"}}}
+	}
+	outcomes, err := s.backend.Apply(ctx, r.Msg.Resources, r.Msg.DryRun)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&api.ApplyResponse{Outcomes: outcomes}), nil
+}
+
+// List lists resources of a kind.
+func (s *service) List(_ context.Context, r *connect.Request[api.ListRequest]) (*connect.Response[api.ListResponse], error) {
+	kind, err := kindOf(r.Msg.Kind)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&api.ListResponse{Resources: s.backend.List(kind, r.Msg.Customer, r.Msg.Name)}), nil
+}
+
+// Delete ends one resource.
+func (s *service) Delete(ctx context.Context, r *connect.Request[api.DeleteRequest]) (*connect.Response[api.DeleteResponse], error) {
+	kind, err := kindOf(r.Msg.Kind)
+	if err != nil {
+		return nil, err
+	}
+	if r.Msg.Name == "" {
+		return nil, &global.Invalid{Findings: []chain.Finding{{Field: "name", Description: "is missing", Fix: "name the resource"}}}
+	}
+	key := chain.Key{Kind: kind, Customer: chain.CustomerName(r.Msg.Customer), Name: r.Msg.Name}
+	if err := s.backend.Delete(ctx, key); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&api.DeleteResponse{}), nil
+}
+
+// ListEvents lists what happened, newest first.
+func (s *service) ListEvents(_ context.Context, r *connect.Request[api.ListEventsRequest]) (*connect.Response[api.ListEventsResponse], error) {
+	kind := chain.Kind("")
+	if r.Msg.Kind != "" {
+		var err error
+		if kind, err = kindOf(r.Msg.Kind); err != nil {
+			return nil, err
+		}
+	}
+	return connect.NewResponse(&api.ListEventsResponse{Events: s.backend.Events(kind, r.Msg.Customer, r.Msg.Name, r.Msg.Limit)}), nil
+}
+
+// Trace follows matching packets through the forwarders.
+func (s *service) Trace(ctx context.Context, r *connect.Request[api.TraceRequest]) (*connect.Response[api.TraceResponse], error) {
+	hops, err := s.backend.Trace(ctx, r.Msg)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&api.TraceResponse{Hops: hops}), nil
+}
+
+// GetTraffic shows present rates and counters of chains.
+func (s *service) GetTraffic(_ context.Context, r *connect.Request[api.GetTrafficRequest]) (*connect.Response[api.GetTrafficResponse], error) {
+	return connect.NewResponse(&api.GetTrafficResponse{Chains: s.backend.Traffic(r.Msg.Customer, r.Msg.Chain)}), nil
+}

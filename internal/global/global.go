@@ -1,0 +1,210 @@
+// Package global is the Global Switchboard (paper sections 3 and 4): it keeps what customers and operators want, plans
+// chains with traffic engineering, agrees each plan with every VNF and edge controller concerned, and publishes it for
+// the sites.
+//
+// # Invariants
+//
+//   - What Apply acknowledged is durable, whole: a journal is written before the first resource of it.
+//   - Desired state is never changed by what is observed; every chain's worker compares the two and takes one step.
+//     A step begun and not finished is repeated from durable state alone.
+//   - A transaction's record is durable before each of its messages goes out. An outcome, once durable, never changes;
+//     a transaction of which nothing is known was aborted.
+//   - A chain label is held by one chain version, from before the first message about it until every site and
+//     participant has let go of it.
+//   - An edge gets classifiers only after every site concerned has applied the rules of the new routes.
+//
+// # Files
+//
+//	global desired apply journal     what is wanted, and how it changes
+//	directory label                  what sites are told of it; labels
+//	worker plan model engineering    one chain's way to its plan
+//	transaction participant          two-phase commit and recovery
+//	activate drain                   make before break, and the end of old versions
+//	observe status event             what sites report, and how it is shown
+//	traffic trace measure            live figures
+package global
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
+	"github.com/switchboard-project/switchboard/internal/bus"
+	"github.com/switchboard-project/switchboard/internal/chain"
+)
+
+// Config describes a Global Switchboard. Zero durations take the defaults.
+type Config struct {
+	// Connection is to the bus of the global site.
+	Connection *bus.Connection
+	// Engineering finds routes.
+	Engineering Engineering
+	// Patience is how long a plan that a participant refused is tried again before the chain is rejected: what it refused
+	// may be on its way to it. Default 2 s.
+	Patience time.Duration
+	// PrepareTimeout bounds one participant's answer. Default 5 s.
+	PrepareTimeout time.Duration
+	// DrainLimit ends a replaced version that still has flows, DeleteDrainLimit one of a chain that is deleted. Defaults
+	// 1 h and 30 s.
+	DrainLimit, DeleteDrainLimit time.Duration
+	// RetryInterval is how long a rejected chain waits before it is tried again without a reason to. Default 30 s.
+	RetryInterval time.Duration
+	// Measure says how measured traffic replaces the customer's estimate.
+	Measure MeasurePolicy
+	Now     func() time.Time
+	Logger  *slog.Logger
+}
+
+func (c *Config) defaults() {
+	set := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+	}
+	set(&c.Patience, 2*time.Second)
+	set(&c.PrepareTimeout, 5*time.Second)
+	set(&c.DrainLimit, time.Hour)
+	set(&c.DeleteDrainLimit, 30*time.Second)
+	set(&c.RetryInterval, 30*time.Second)
+	c.Measure.defaults()
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+}
+
+// Global is a Global Switchboard. Safe for concurrent use.
+type Global struct {
+	config     Config
+	log        *slog.Logger
+	connection *bus.Connection
+	store      *bus.Store // durable, of this process alone
+	published  *bus.Store
+	events     *eventLog
+	observed   *observed
+	changes    *broadcast
+	coordinate *coordinator
+	planning   chan struct{} // bounds plans made at once
+
+	applying sync.Mutex // held while desired resources change
+
+	mu       sync.Mutex
+	world    chain.World
+	messages map[chain.Key]*api.Resource
+	states   map[chain.Key]*control.ChainState
+	records  map[chain.Key]*control.ChainRecord
+	// planned are loads of plans that are being agreed, by chain.
+	planned map[chain.Key]map[chain.Placement]chain.Load
+	labels  labels
+	workers map[chain.Key]*worker
+	measure map[chain.Key]*measured
+
+	run   sync.WaitGroup
+	start func(*worker)
+}
+
+// globalStore is the bucket of the Global Switchboard.
+const globalStore = "global"
+
+// plansAtOnce bounds traffic-engineering processes.
+const plansAtOnce = 4
+
+// Open reads what the Global Switchboard knew when it last ran, and finishes an apply that was cut short. It waits for
+// another Global Switchboard at the site to end.
+func Open(ctx context.Context, config Config) (*Global, error) {
+	config.defaults()
+	g := &Global{
+		config: config, log: config.Logger, connection: config.Connection,
+		store: config.Connection.Local(globalStore), published: config.Connection.Published(),
+		changes: newBroadcast(), planning: make(chan struct{}, plansAtOnce),
+		world: chain.World{}, messages: map[chain.Key]*api.Resource{}, states: map[chain.Key]*control.ChainState{},
+		records: map[chain.Key]*control.ChainRecord{}, planned: map[chain.Key]map[chain.Placement]chain.Load{},
+		labels: newLabels(), workers: map[chain.Key]*worker{}, measure: map[chain.Key]*measured{},
+	}
+	g.start = func(*worker) {}
+	g.observed = newObserved(g)
+	g.coordinate = newCoordinator(g)
+	var err error
+	if g.events, err = openEventLog(ctx, config.Connection.Local(eventStore), config.Now, g.changes.tell); err != nil {
+		return nil, err
+	}
+	for _, step := range []func(context.Context) error{g.readResources, g.finishJournal, g.readChains, g.readLabels,
+		g.coordinate.read, g.publishDirectory, g.releaseStrayLabels} {
+		if err := step(ctx); err != nil {
+			return nil, fmt.Errorf("global switchboard: %w", err)
+		}
+	}
+	return g, nil
+}
+
+// Run reconciles chains until ctx ends. ready is called when requests of participants and sites are served.
+func (g *Global) Run(ctx context.Context, ready func()) error {
+	registration, err := g.connection.Register(ctx, "global", "switchboard", nil)
+	if err != nil {
+		return err
+	}
+	defer registration.Close()
+	if err := g.connection.Serve(transactionService, g.coordinate.outcome); err != nil {
+		return err
+	}
+	defer g.connection.Unserve(transactionService)
+	ctx, cancel := context.WithCancel(ctx)
+	defer g.run.Wait()
+	defer cancel()
+	g.mu.Lock()
+	g.start = func(w *worker) {
+		g.run.Add(1)
+		go func() { defer g.run.Done(); w.run(ctx) }()
+	}
+	for key := range g.states {
+		g.worker(key)
+	}
+	sites := g.world.Keys(chain.KindSite)
+	g.mu.Unlock()
+	g.observed.begin(ctx)
+	for _, site := range sites {
+		g.observed.follow(chain.SiteName(site.Name))
+	}
+	g.coordinate.recover(ctx)
+	ready()
+	g.log.Info("global switchboard runs", "site", g.connection.Site(), "resources", len(g.messages))
+	<-ctx.Done()
+	return nil
+}
+
+// worker is the chain's worker, started where it is new. g.mu is held.
+func (g *Global) worker(key chain.Key) *worker {
+	w := g.workers[key]
+	if w == nil {
+		w = newWorker(g, key)
+		g.workers[key] = w
+		g.start(w)
+	}
+	return w
+}
+
+// kick makes a chain's worker look again.
+func (g *Global) kick(key chain.Key) {
+	g.mu.Lock()
+	w := g.workers[key]
+	g.mu.Unlock()
+	if w != nil {
+		w.kick()
+	}
+}
+
+// kickAll makes every worker look again; rejected chains try again.
+func (g *Global) kickAll() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, w := range g.workers {
+		w.retry.Store(true)
+		w.kick()
+	}
+}

@@ -1,0 +1,246 @@
+package global
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
+	"github.com/switchboard-project/switchboard/internal/chain"
+)
+
+// refusal is why a plan could not be made, and who said so.
+type refusal struct {
+	reason, from string
+	// transient: the answer may be another in a moment.
+	transient bool
+	// failed: something does not work, as opposed to: the answer is no.
+	failed bool
+}
+
+// firstPause and lastPause are waits between attempts at a plan that was refused and may not be in a moment.
+const (
+	firstPause = 50 * time.Millisecond
+	lastPause  = 500 * time.Millisecond
+)
+
+// plan finds routes and has them agreed, or rejects the chain with who, what and how much. why is the reason for planning
+// again, "" where the specification changed.
+func (w *worker) plan(ctx context.Context, s situation, demand chain.Demand, why string) (time.Duration, error) {
+	if err := w.begin(ctx, s, why); err != nil {
+		return 0, err
+	}
+	limits := map[chain.Placement]chain.Load{}
+	deadline := time.Now().Add(w.g.config.Patience)
+	pause := firstPause
+	for {
+		no, err := w.attempt(ctx, s, demand, limits)
+		if err != nil {
+			return 0, err
+		}
+		if no == nil {
+			return 0, nil
+		}
+		if now := w.situation(); !now.wanted || now.inputs != s.inputs {
+			return 0, nil // something else is wanted by now
+		}
+		if no.transient && time.Now().Before(deadline) {
+			clear(limits)
+			if !sleep(ctx, pause) {
+				return 0, ctx.Err()
+			}
+			pause = min(2*pause, lastPause)
+			continue
+		}
+		return w.reject(ctx, s, no)
+	}
+}
+
+// begin shows that the chain is being planned.
+func (w *worker) begin(ctx context.Context, s situation, why string) error {
+	phase := api.ChainPhase_CHAIN_PHASE_PLANNING
+	if activeVersion(s.record) != nil {
+		phase = api.ChainPhase_CHAIN_PHASE_UPDATING
+	}
+	if why != "" {
+		w.g.events.add(w.key, normal, "Replanning", why, sourceGlobal)
+	}
+	return w.setPhase(ctx, phase, "", "")
+}
+
+// maximumRounds bounds how often routes are recomputed with another limit within one attempt.
+const maximumRounds = 20
+
+// attempt plans and asks until everybody agrees, or no plan is left within the limits that participants named.
+func (w *worker) attempt(ctx context.Context, s situation, demand chain.Demand, limits map[chain.Placement]chain.Load) (*refusal, error) {
+	refused := false
+	for round := 0; ; round++ {
+		p := w.g.problem(w.key, demand, limits)
+		routes, no, err := w.solve(ctx, p)
+		if no != nil {
+			no.transient = refused // what a participant refused may be on its way to it
+		}
+		if no != nil || err != nil {
+			return no, err
+		}
+		v, err := w.agree(ctx, s, p, routes)
+		if err != nil || v.committed {
+			return nil, err
+		}
+		if len(v.unreachable) > 0 {
+			return &refusal{reason: strings.Join(v.unreachable, "; "), from: sourceGlobal, transient: true, failed: true}, nil
+		}
+		refused = true
+		limited := false
+		for _, r := range v.rejections {
+			w.g.events.add(w.key, warning, "ParticipantRejected", r.Reason, r.Participant)
+			at := chain.Placement{Vnf: chain.VnfName(r.Vnf), Site: chain.SiteName(r.Site)}
+			if r.Vnf == "" || r.Site == "" {
+				return &refusal{reason: r.Reason, from: r.Participant, transient: true}, nil
+			}
+			if limit, known := limits[at]; !known || chain.Load(r.Available) < limit {
+				limits[at] = chain.Load(r.Available)
+				limited = true
+			}
+		}
+		if !limited || round == maximumRounds {
+			r := v.rejections[0]
+			return &refusal{reason: r.Reason, from: r.Participant, transient: true}, nil
+		}
+	}
+}
+
+// solve asks traffic engineering for routes.
+func (w *worker) solve(ctx context.Context, p *problem) ([]chain.Route, *refusal, error) {
+	model := p.model()
+	for _, vnf := range model.Vnfs {
+		if len(vnf.Deployments) == 0 {
+			what := p.vnfShortage(chain.VnfName(vnf.ID))
+			if what == "" {
+				what = fmt.Sprintf("VNF %s has no capacity left at any site", vnf.ID)
+			}
+			return nil, &refusal{reason: what, from: sourceTE}, nil
+		}
+	}
+	select {
+	case w.g.planning <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+	solution, err := w.g.config.Engineering.Solve(ctx, model)
+	<-w.g.planning
+	switch {
+	case ctx.Err() != nil:
+		return nil, nil, ctx.Err()
+	case errors.Is(err, ErrInfeasible):
+		return nil, &refusal{reason: err.Error(), from: sourceTE}, nil
+	case err != nil:
+		return nil, &refusal{reason: err.Error(), from: sourceTE, failed: true}, nil
+	}
+	for _, pair := range p.pairs {
+		if _, err := w.g.siteLabel(ctx, pair.egress); err != nil {
+			return nil, nil, err
+		}
+	}
+	routes, shortage := p.routes(solution, func(site chain.SiteName) chain.Label {
+		w.g.mu.Lock()
+		defer w.g.mu.Unlock()
+		return w.g.labels.sites[site]
+	})
+	if shortage != "" {
+		return nil, &refusal{reason: shortage, from: sourceTE}, nil
+	}
+	return routes, nil, nil
+}
+
+// agree makes the next record from routes and runs the transaction for it.
+func (w *worker) agree(ctx context.Context, s situation, p *problem, routes []chain.Route) (verdict, error) {
+	version, fresh, err := w.version(ctx, s, routes)
+	if err != nil {
+		return verdict{}, err
+	}
+	record := w.nextRecord(s, version)
+	if err := w.setPhase(ctx, w.preparingPhase(s), "", ""); err != nil {
+		return verdict{}, err
+	}
+	loads := chain.Loads(routes, vnfNames(version), p.loadPerMbps, p.demand)
+	w.g.mu.Lock()
+	w.g.planned[w.key] = loads
+	w.g.mu.Unlock()
+	v, err := w.g.coordinate.commit(ctx, w.key, w.participants(p, version, routes), record)
+	w.g.mu.Lock()
+	delete(w.g.planned, w.key)
+	w.g.mu.Unlock()
+	if err != nil {
+		return v, err
+	}
+	if !v.committed {
+		if fresh {
+			return v, w.g.releaseLabel(ctx, chain.Label(version.ChainLabel))
+		}
+		return v, nil
+	}
+	return v, w.agreed(ctx, s, p, version)
+}
+
+func (w *worker) preparingPhase(s situation) api.ChainPhase {
+	if activeVersion(s.record) != nil {
+		return api.ChainPhase_CHAIN_PHASE_UPDATING
+	}
+	return api.ChainPhase_CHAIN_PHASE_PREPARING
+}
+
+// agreed notes what the record that was just committed was made from.
+func (w *worker) agreed(ctx context.Context, s situation, p *problem, version *control.ChainVersion) error {
+	w.g.mu.Lock()
+	state := proto.CloneOf(w.g.states[w.key])
+	w.g.mu.Unlock()
+	state.PlannedInputs = s.inputs
+	state.PlannedDemand = demandMessage(p.demand)
+	state.Status.ObservedGeneration = s.message.Metadata.Generation
+	w.retryAt = time.Time{}
+	w.g.events.add(w.key, normal, "Committed", fmt.Sprintf("label %d: %s", version.ChainLabel, describeRoutes(newestRoutes(version))), sourceGlobal)
+	return w.g.setState(ctx, w.key, state)
+}
+
+func describeRoutes(routes []*control.PlannedRoute) string {
+	var parts []string
+	for _, r := range routes {
+		stops := append(append([]string{r.IngressSite}, r.Sites...), r.EgressSite)
+		text := strings.Join(stops, ">")
+		if r.Fraction < carriedShare {
+			text += fmt.Sprintf(" %.3g%%", 100*r.Fraction)
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// reject ends planning until something changes. What the chain has goes on.
+func (w *worker) reject(ctx context.Context, s situation, no *refusal) (time.Duration, error) {
+	phase, event := api.ChainPhase_CHAIN_PHASE_REJECTED, "Rejected"
+	if no.failed {
+		phase, event = api.ChainPhase_CHAIN_PHASE_FAILED, "Failed"
+	}
+	w.g.mu.Lock()
+	state := proto.CloneOf(w.g.states[w.key])
+	w.g.mu.Unlock()
+	state.PlannedInputs = s.inputs
+	state.Status.Phase, state.Status.Reason, state.Status.ReasonFrom = phase, no.reason, no.from
+	state.Status.ObservedGeneration = s.message.Metadata.Generation
+	wait := w.g.config.RetryInterval
+	if no.failed {
+		wait = min(wait, 5*time.Second)
+	}
+	w.retryAt = time.Now().Add(wait)
+	if w.said != no.reason {
+		w.said = no.reason
+		w.g.events.add(w.key, warning, event, no.reason, no.from)
+	}
+	return wait, w.g.setState(ctx, w.key, state)
+}

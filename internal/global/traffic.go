@@ -1,0 +1,198 @@
+package global
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
+	forwarder "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
+	"github.com/switchboard-project/switchboard/internal/bus"
+	"github.com/switchboard-project/switchboard/internal/chain"
+	"github.com/switchboard-project/switchboard/internal/resource"
+)
+
+func routeName(key chain.Key, i int) string { return key.Name + "-" + strconv.Itoa(i+1) }
+
+// reachableLocked is reachable for callers inside each.
+func (o *observed) reachableLocked(site string) bool {
+	return site == o.g.connection.Site() || o.links[site].Up
+}
+
+// Traffic shows what sites measure of chains, per stage and direction; empty parts match all.
+func (g *Global) Traffic(customer, name string) []*api.ChainTraffic {
+	byChain := map[chain.Key]*api.ChainTraffic{}
+	each(g.observed, func(site chain.SiteName, _ string, m *control.Measurement) {
+		if customer != "" && m.Customer != customer || name != "" && m.Chain != name {
+			return
+		}
+		key := chainKey(m.Customer, m.Chain)
+		if byChain[key] == nil {
+			byChain[key] = &api.ChainTraffic{Customer: m.Customer, Chain: m.Chain}
+		}
+		for _, s := range m.Stages {
+			byChain[key].Stages = append(byChain[key].Stages, &api.StageTraffic{Stage: s.Stage, Reverse: s.Reverse, Site: string(site),
+				Packets: s.Packets, Bytes: s.Bytes, PacketsPerSecond: s.PacketsPerSecond, Mbps: s.Mbps, NewFlows: s.NewFlows})
+		}
+	})
+	var all []*api.ChainTraffic
+	for _, t := range byChain {
+		slices.SortFunc(t.Stages, func(a, b *api.StageTraffic) int {
+			return cmp.Or(compareBool(a.Reverse, b.Reverse), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Site, b.Site))
+		})
+		all = append(all, t)
+	}
+	slices.SortFunc(all, func(a, b *api.ChainTraffic) int {
+		return cmp.Or(cmp.Compare(a.Customer, b.Customer), cmp.Compare(a.Chain, b.Chain))
+	})
+	return all
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	}
+	return 1
+}
+
+const (
+	defaultTraceTime  = 3 * time.Second
+	maximumTraceTime  = 60 * time.Second
+	defaultTraceLimit = 100
+	maximumTraceLimit = 10000
+	traceMargin       = 2 * time.Second
+)
+
+// Trace follows matching packets of a chain through every forwarder, in the order of time.
+func (g *Global) Trace(ctx context.Context, request *api.TraceRequest) ([]*api.TraceHop, error) {
+	f := &chain.Findings{}
+	match := resource.ParseMatch("match.", request.GetMatch(), f)
+	if request.DurationMs > uint32(maximumTraceTime.Milliseconds()) {
+		f.Add("durationMs", "more than 60000", "write at most 60000")
+	}
+	if request.Limit > maximumTraceLimit {
+		f.Add("limit", "more than 10000", "write at most 10000")
+	}
+	if len(f.All) > 0 {
+		return nil, &Invalid{f.All}
+	}
+	key := chainKey(request.Customer, request.Chain)
+	g.mu.Lock()
+	_, exists := g.messages[key]
+	g.mu.Unlock()
+	if request.Chain != "" && !exists {
+		return nil, &Refused{NotFound, "there is no " + key.String()}
+	}
+	ask := &forwarder.TraceRequest{Match: forwarderMatch(match), BothDirections: true,
+		DurationMs: cmp.Or(request.DurationMs, uint32(defaultTraceTime.Milliseconds())), Limit: cmp.Or(request.Limit, defaultTraceLimit)}
+	hops, err := g.traceEverywhere(ctx, ask)
+	if err != nil {
+		return nil, err
+	}
+	var all []*api.TraceHop
+	for _, h := range hops {
+		if request.Chain == "" || h.Chain == request.Chain && h.Customer == request.Customer || h.Chain == "" {
+			all = append(all, apiHop(h))
+		}
+	}
+	return all, nil
+}
+
+// traceEverywhere asks every forwarder that is alive; one that does not answer is left out.
+func (g *Global) traceEverywhere(ctx context.Context, ask *forwarder.TraceRequest) ([]*forwarder.TraceHop, error) {
+	payload, err := proto.Marshal(ask)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(ask.DurationMs)*time.Millisecond+traceMargin)
+	defer cancel()
+	type place struct{ site, forwarder string }
+	var places []place
+	each(g.observed, func(site chain.SiteName, _ string, f *control.ForwarderRecord) {
+		if f.Alive {
+			places = append(places, place{string(site), f.Forwarder})
+		}
+	})
+	var mu sync.Mutex
+	var hops []*forwarder.TraceHop
+	var waiting sync.WaitGroup
+	for _, p := range places {
+		waiting.Add(1)
+		go func() {
+			defer waiting.Done()
+			answer, err := g.connection.Request(ctx, p.site, bus.Key("forwarder", p.forwarder, "trace"), payload)
+			reply := &forwarder.TraceReply{}
+			if err != nil || proto.Unmarshal(answer, reply) != nil {
+				g.log.Warn("a forwarder gave no trace", "site", p.site, "forwarder", p.forwarder, "error", err)
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			hops = append(hops, reply.Hops...)
+		}()
+	}
+	waiting.Wait()
+	slices.SortStableFunc(hops, func(a, b *forwarder.TraceHop) int { return cmp.Compare(a.TimeUnixNs, b.TimeUnixNs) })
+	return hops, nil
+}
+
+func forwarderMatch(m chain.Match) *forwarder.Match {
+	match := &forwarder.Match{}
+	for _, p := range m.Sources {
+		match.SourcePrefixes = append(match.SourcePrefixes, p.String())
+	}
+	for _, p := range m.Destinations {
+		match.DestinationPrefixes = append(match.DestinationPrefixes, p.String())
+	}
+	for _, p := range m.Protocols {
+		match.Protocols = append(match.Protocols, uint32(p))
+	}
+	for _, r := range m.SourcePorts {
+		match.SourcePorts = append(match.SourcePorts, &forwarder.PortRange{First: uint32(r.First), Last: uint32(r.Last)})
+	}
+	for _, r := range m.DestinationPorts {
+		match.DestinationPorts = append(match.DestinationPorts, &forwarder.PortRange{First: uint32(r.First), Last: uint32(r.Last)})
+	}
+	return match
+}
+
+func apiHop(h *forwarder.TraceHop) *api.TraceHop {
+	return &api.TraceHop{Time: timestamppb.New(time.Unix(0, h.TimeUnixNs)), Site: h.Site, Forwarder: h.Forwarder, Chain: h.Chain,
+		ChainLabel: h.ChainLabel, EgressLabel: h.EgressLabel, Stage: h.Stage, Reverse: h.Direction == forwarder.Direction_DIRECTION_REVERSE,
+		From: h.From, To: h.To, Decision: h.Decision, Flow: flowText(h)}
+}
+
+// flowText is "tcp 10.1.0.10:40000 > 198.51.100.80:80".
+func flowText(h *forwarder.TraceHop) string {
+	name, ports := strconv.Itoa(int(h.Protocol)), false
+	switch h.Protocol {
+	case 1:
+		name = "icmp"
+	case 6:
+		name, ports = "tcp", true
+	case 17:
+		name, ports = "udp", true
+	case 58:
+		name = "icmpv6"
+	}
+	end := func(address string, port uint32) string {
+		switch {
+		case !ports:
+			return address
+		case slices.Contains([]byte(address), ':'):
+			return "[" + address + "]:" + strconv.Itoa(int(port))
+		}
+		return address + ":" + strconv.Itoa(int(port))
+	}
+	return name + " " + end(h.Source, h.SourcePort) + " > " + end(h.Destination, h.DestinationPort)
+}

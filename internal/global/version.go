@@ -1,0 +1,168 @@
+package global
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"google.golang.org/protobuf/proto"
+
+	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
+	"github.com/switchboard-project/switchboard/internal/bus"
+	"github.com/switchboard-project/switchboard/internal/chain"
+)
+
+// version is the chain version that new routes belong to: the present one where the VNFs are the same, else a new one
+// with a label of its own (fresh).
+func (w *worker) version(ctx context.Context, s situation, routes []chain.Route) (version *control.ChainVersion, fresh bool, err error) {
+	spec := s.message.GetChain().GetSpec()
+	wanted := &control.ChainVersion{Match: spec.GetIngress().GetMatch()}
+	for _, v := range spec.GetVnfs() {
+		wanted.Vnfs = append(wanted.Vnfs, &control.PlannedVnf{Vnf: v.Vnf, Options: v.Options})
+	}
+	wanted.Ingress = w.plannedEdges(spec.GetIngress().GetEdges(), false)
+	wanted.Egress = w.plannedEdges(spec.GetEgress().GetEdges(), true)
+	for _, old := range s.record.GetVersions() {
+		if old.State == control.VersionState_VERSION_STATE_DRAINING || !chain.SameVnfs(usesOf(old), usesOf(wanted)) {
+			continue
+		}
+		wanted.ChainLabel, wanted.State = old.ChainLabel, old.State
+		if old.State == control.VersionState_VERSION_STATE_PREPARING {
+			wanted.Routes = plannedRoutes(routes)
+		} else {
+			wanted.Routes, wanted.NextRoutes = old.Routes, plannedRoutes(routes)
+		}
+		return wanted, false, nil
+	}
+	label, err := w.g.takeChainLabel(ctx, w.key)
+	if err != nil {
+		return nil, false, err
+	}
+	wanted.ChainLabel, wanted.State = uint32(label), control.VersionState_VERSION_STATE_PREPARING
+	wanted.Routes = plannedRoutes(routes)
+	return wanted, true, nil
+}
+
+func (w *worker) plannedEdges(names []string, egress bool) []*control.PlannedEdge {
+	w.g.mu.Lock()
+	defer w.g.mu.Unlock()
+	var planned []*control.PlannedEdge
+	for _, name := range names {
+		key, edge, ok := w.g.world.Edge(w.key.Customer, name)
+		if !ok {
+			continue // a chain's edges cannot be deleted
+		}
+		p := &control.PlannedEdge{Site: string(edge.Site), Edge: key.Name, Customer: string(key.Customer),
+			Prefixes: w.g.messages[key].GetEdge().GetSpec().GetPrefixes()}
+		if egress {
+			p.EgressLabel = uint32(w.g.labels.sites[edge.Site])
+		}
+		planned = append(planned, p)
+	}
+	return planned
+}
+
+// nextRecord is the record that a transaction will publish: the version first, the active one kept, others draining.
+func (w *worker) nextRecord(s situation, version *control.ChainVersion) *control.ChainRecord {
+	record := &control.ChainRecord{Customer: string(w.key.Customer), Chain: w.key.Name, Revision: w.g.nextRevision(s.record),
+		Phase: w.preparingPhase(s), FixedIngress: s.message.GetChain().GetSpec().GetIngress().GetFixed(),
+		Versions: []*control.ChainVersion{version}}
+	for _, old := range s.record.GetVersions() {
+		if old.ChainLabel == version.ChainLabel {
+			continue
+		}
+		old = proto.CloneOf(old)
+		if old.State == control.VersionState_VERSION_STATE_PREPARING {
+			old.State = control.VersionState_VERSION_STATE_DRAINING // never carried anything
+		}
+		record.Versions = append(record.Versions, old)
+	}
+	return record
+}
+
+// vnfParticipant is where a VNF's controller answers. g.mu is held.
+func (g *Global) vnfParticipant(name chain.VnfName) *control.Participant {
+	vnf, _ := g.world.Vnf(name)
+	return &control.Participant{Site: string(vnf.ControllerSite), Service: bus.Key("vnf", string(name))}
+}
+
+// participants lists who must agree to a version: the controller of every VNF, and the edge controllers of its ends.
+func (w *worker) participants(p *problem, version *control.ChainVersion, routes []chain.Route) []*control.Participant {
+	g := w.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	byVnf := map[string]*control.Participant{}
+	for i, planned := range version.Vnfs {
+		participant := byVnf[planned.Vnf]
+		if participant == nil {
+			participant = g.vnfParticipant(chain.VnfName(planned.Vnf))
+			participant.Prepare = w.prepare(version.ChainLabel)
+			byVnf[planned.Vnf] = participant
+		}
+		allocation := &control.Allocation{Position: uint32(i + 1), Options: planned.Options}
+		loads := chain.PositionLoads(routes, i+1, p.loadPerMbps(chain.VnfName(planned.Vnf)), p.demand)
+		for _, site := range slices.Sorted(maps.Keys(loads)) {
+			allocation.Loads = append(allocation.Loads, &control.SiteLoad{Site: string(site), Load: float64(loads[site])})
+		}
+		participant.Prepare.Allocations = append(participant.Prepare.Allocations, allocation)
+	}
+	all := slices.Collect(maps.Values(byVnf))
+	all = append(all, w.edgeParticipants(version)...)
+	slices.SortFunc(all, func(a, b *control.Participant) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Site, b.Site))
+	})
+	return all
+}
+
+func (w *worker) edgeParticipants(version *control.ChainVersion) []*control.Participant {
+	bySite := map[string]*control.Participant{}
+	bind := func(e *control.PlannedEdge, ingress bool) {
+		if bySite[e.Site] == nil {
+			bySite[e.Site] = &control.Participant{Site: e.Site, Service: edgeService, Prepare: w.prepare(version.ChainLabel)}
+		}
+		binding := &control.EdgeBinding{Edge: e.Edge, EdgeCustomer: e.Customer, Ingress: ingress}
+		if ingress {
+			binding.Match = version.Match
+		}
+		bySite[e.Site].Prepare.Edges = append(bySite[e.Site].Prepare.Edges, binding)
+	}
+	for _, e := range version.Ingress {
+		bind(e, true)
+	}
+	for _, e := range version.Egress {
+		bind(e, false)
+	}
+	return slices.Collect(maps.Values(bySite))
+}
+
+// edgeService is every site's edge controller.
+const edgeService = "edge"
+
+func (w *worker) prepare(label uint32) *control.Prepare {
+	return &control.Prepare{Customer: string(w.key.Customer), Chain: w.key.Name, ChainLabel: label,
+		DeadlineUnixMs: w.g.config.Now().Add(prepareLife).UnixMilli(), CoordinatorSite: w.g.connection.Site()}
+}
+
+// letGo lists the participants that a version's label must be released at: those of its VNFs and of all its edges' sites.
+func (w *worker) letGo(version *control.ChainVersion) []*control.Participant {
+	g := w.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	seen := map[string]bool{}
+	var all []*control.Participant
+	add := func(p *control.Participant) {
+		if at := p.Service + "@" + p.Site; !seen[at] && p.Site != "" {
+			seen[at] = true
+			p.Prepare = w.prepare(version.ChainLabel)
+			all = append(all, p)
+		}
+	}
+	for _, v := range version.Vnfs {
+		add(g.vnfParticipant(chain.VnfName(v.Vnf)))
+	}
+	for _, e := range slices.Concat(version.Ingress, version.Egress) {
+		add(&control.Participant{Site: e.Site, Service: edgeService})
+	}
+	return all
+}

@@ -1,0 +1,240 @@
+package show
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/internal/chain"
+	"github.com/switchboard-project/switchboard/internal/resource"
+)
+
+// cellOf is a cell that depends on the resource alone.
+func cellOf(f func(*api.Resource) string) func(*api.Resource, time.Time) string {
+	return func(r *api.Resource, _ time.Time) string { return f(r) }
+}
+
+var (
+	nameColumn     = column{"NAME", false, cellOf(func(r *api.Resource) string { return r.GetMetadata().GetName() })}
+	customerColumn = column{"CUSTOMER", false, cellOf(func(r *api.Resource) string { return r.GetMetadata().GetCustomer() })}
+	ageColumn      = column{"AGE", false, func(r *api.Resource, now time.Time) string { return Age(r.GetMetadata().GetCreated(), now) }}
+)
+
+var columns = map[chain.Kind][]column{
+	chain.KindSite: {nameColumn,
+		{"KIND", false, cellOf(func(r *api.Resource) string { return resource.Word(r.GetSite().GetSpec().GetKind()) })},
+		{"CONNECTED", false, cellOf(func(r *api.Resource) string { return yes(r.GetSite().GetStatus().GetConnected()) })},
+		{"FORWARDERS", false, cellOf(forwarders)},
+		{"CAPACITY", false, cellOf(func(r *api.Resource) string { return number(r.GetSite().GetSpec().GetCapacity()) })},
+		{"LABEL", false, cellOf(func(r *api.Resource) string { return fmt.Sprint(r.GetSite().GetStatus().GetLabel()) })},
+		{"FLOWS", true, cellOf(flowEntries)},
+		{"DROPS", true, cellOf(drops)},
+		ageColumn},
+	chain.KindLink: {nameColumn,
+		{"FROM", false, cellOf(func(r *api.Resource) string { return r.GetLink().GetSpec().GetFrom() })},
+		{"TO", false, cellOf(func(r *api.Resource) string { return r.GetLink().GetSpec().GetTo() })},
+		{"LATENCY", false, cellOf(func(r *api.Resource) string { return number(r.GetLink().GetSpec().GetLatencyMs()) + " ms" })},
+		{"BANDWIDTH", false, cellOf(func(r *api.Resource) string { return number(r.GetLink().GetSpec().GetBandwidthMbps()) + " Mbit/s" })},
+		{"BACKGROUND", true, cellOf(func(r *api.Resource) string { return number(r.GetLink().GetSpec().GetBackgroundMbps()) + " Mbit/s" })},
+		ageColumn},
+	chain.KindVnf: {nameColumn,
+		{"DRIVER", false, cellOf(func(r *api.Resource) string { return r.GetVnf().GetSpec().GetDriver() })},
+		{"ATTACHMENT", false, cellOf(func(r *api.Resource) string { return resource.Word(r.GetVnf().GetSpec().GetAttachment()) })},
+		{"LOAD/MBPS", false, cellOf(func(r *api.Resource) string { return number(r.GetVnf().GetSpec().GetLoadPerMbps()) })},
+		{"CONTROLLER", false, cellOf(controller)},
+		{"INSTANCES", false, cellOf(func(r *api.Resource) string {
+			s := r.GetVnf().GetStatus()
+			return fmt.Sprintf("%d/%d", s.GetHealthyInstances(), s.GetInstances())
+		})},
+		{"OPTIONS", true, cellOf(options)},
+		ageColumn},
+	chain.KindDeployment: {nameColumn,
+		{"VNF", false, cellOf(func(r *api.Resource) string { return r.GetVnfDeployment().GetSpec().GetVnf() })},
+		{"SITE", false, cellOf(func(r *api.Resource) string { return r.GetVnfDeployment().GetSpec().GetSite() })},
+		{"HEALTHY", false, cellOf(func(r *api.Resource) string {
+			return fmt.Sprintf("%d/%d", r.GetVnfDeployment().GetStatus().GetHealthyInstances(), r.GetVnfDeployment().GetSpec().GetInstances())
+		})},
+		{"RESERVED", false, cellOf(func(r *api.Resource) string { return number(r.GetVnfDeployment().GetStatus().GetReserved()) })},
+		{"CAPACITY", false, cellOf(func(r *api.Resource) string { return number(r.GetVnfDeployment().GetSpec().GetCapacity()) })},
+		{"POOL", true, cellOf(func(r *api.Resource) string {
+			return strings.Join(r.GetVnfDeployment().GetSpec().GetAddressPool(), ",")
+		})},
+		ageColumn},
+	chain.KindInstance: {nameColumn,
+		{"VNF", false, cellOf(func(r *api.Resource) string { return r.GetVnfInstance().GetVnf() })},
+		{"SITE", false, cellOf(func(r *api.Resource) string { return r.GetVnfInstance().GetSite() })},
+		{"STATE", false, cellOf(func(r *api.Resource) string { return title(resource.Word(r.GetVnfInstance().GetState())) })},
+		{"WEIGHT", false, cellOf(func(r *api.Resource) string { return fmt.Sprint(r.GetVnfInstance().GetWeight()) })},
+		{"FLOWS", false, cellOf(func(r *api.Resource) string { return fmt.Sprint(r.GetVnfInstance().GetFlows()) })},
+		{"PACKETS", false, cellOf(func(r *api.Resource) string { return fmt.Sprint(r.GetVnfInstance().GetPackets()) })},
+		{"REASON", false, cellOf(func(r *api.Resource) string { return r.GetVnfInstance().GetReason() })},
+		{"CHAINS", true, cellOf(func(r *api.Resource) string { return strings.Join(r.GetVnfInstance().GetChains(), ",") })},
+		{"NAMESPACE", true, cellOf(func(r *api.Resource) string { return r.GetVnfInstance().GetNamespace() })},
+		{"SINCE", false, func(r *api.Resource, now time.Time) string { return Age(r.GetVnfInstance().GetSince(), now) }}},
+	chain.KindEdge: {nameColumn, customerColumn,
+		{"KIND", false, cellOf(func(r *api.Resource) string { return resource.Word(r.GetEdge().GetSpec().GetKind()) })},
+		{"SITE", false, cellOf(func(r *api.Resource) string { return r.GetEdge().GetSpec().GetSite() })},
+		{"INTERFACE", false, cellOf(edgeInterface)},
+		{"PREFIXES", false, cellOf(func(r *api.Resource) string { return strings.Join(r.GetEdge().GetSpec().GetPrefixes(), ",") })},
+		{"UP", false, cellOf(func(r *api.Resource) string { return yes(r.GetEdge().GetStatus().GetUp()) })},
+		{"REASON", true, cellOf(func(r *api.Resource) string { return r.GetEdge().GetStatus().GetReason() })},
+		ageColumn},
+	chain.KindChain: {nameColumn, customerColumn,
+		{"PHASE", false, cellOf(func(r *api.Resource) string { return title(resource.Word(r.GetChain().GetStatus().GetPhase())) })},
+		{"ROUTES", false, cellOf(routeSummary)},
+		{"LABEL", false, cellOf(chainLabel)},
+		{"LATENCY", true, cellOf(chainLatency)},
+		{"DEMAND", true, cellOf(func(r *api.Resource) string { return demand(r.GetChain().GetSpec().GetDemand()) })},
+		{"MEASURED", true, cellOf(func(r *api.Resource) string { return demand(r.GetChain().GetStatus().GetMeasured()) })},
+		{"ACTIVATION", true, cellOf(activation)},
+		{"REASON", false, cellOf(chainReason)},
+		ageColumn},
+	chain.KindRoute: {nameColumn, customerColumn,
+		{"CHAIN", false, cellOf(func(r *api.Resource) string { return r.GetRoute().GetChain() })},
+		{"STATE", false, cellOf(func(r *api.Resource) string { return title(resource.Word(r.GetRoute().GetStatus().GetState())) })},
+		{"SHARE", false, cellOf(func(r *api.Resource) string { return percent(r.GetRoute().GetStatus().GetFraction()) })},
+		{"PATH", false, cellOf(func(r *api.Resource) string { return path(r.GetRoute().GetStatus()) })},
+		{"LATENCY", false, cellOf(func(r *api.Resource) string { return number(r.GetRoute().GetStatus().GetLatencyMs()) + " ms" })},
+		{"FORWARD", false, cellOf(func(r *api.Resource) string {
+			return fmt.Sprintf("%d/%d", r.GetRoute().GetStatus().GetChainLabel(), r.GetRoute().GetStatus().GetEgressLabel())
+		})},
+		{"REVERSE", false, cellOf(func(r *api.Resource) string {
+			return fmt.Sprintf("%d/%d", r.GetRoute().GetStatus().GetChainLabel()|1, r.GetRoute().GetStatus().GetEgressLabel())
+		})}},
+}
+
+func title(word string) string {
+	if word == "" {
+		return ""
+	}
+	return strings.ToUpper(word[:1]) + word[1:]
+}
+
+func forwarders(r *api.Resource) string {
+	all := r.GetSite().GetStatus().GetForwarders()
+	alive := 0
+	for _, f := range all {
+		if f.Alive {
+			alive++
+		}
+	}
+	return fmt.Sprintf("%d/%d", alive, len(all))
+}
+
+func flowEntries(r *api.Resource) string {
+	sum := uint64(0)
+	for _, f := range r.GetSite().GetStatus().GetForwarders() {
+		sum += f.FlowEntries
+	}
+	return fmt.Sprint(sum)
+}
+
+func drops(r *api.Resource) string {
+	sum := uint64(0)
+	for _, f := range r.GetSite().GetStatus().GetForwarders() {
+		for _, n := range f.Drops {
+			sum += n
+		}
+	}
+	return fmt.Sprint(sum)
+}
+
+func controller(r *api.Resource) string {
+	if r.GetVnf().GetStatus().GetControllerConnected() {
+		return r.GetVnf().GetSpec().GetControllerSite()
+	}
+	return r.GetVnf().GetSpec().GetControllerSite() + " (away)"
+}
+
+func options(r *api.Resource) string {
+	var all []string
+	for _, o := range r.GetVnf().GetSpec().GetOptions() {
+		all = append(all, o.Name+":"+resource.Word(o.Type))
+	}
+	return strings.Join(all, ",")
+}
+
+func edgeInterface(r *api.Resource) string {
+	spec := r.GetEdge().GetSpec()
+	if spec.GetVlan() != 0 {
+		return fmt.Sprintf("%s.%d", spec.GetInterface(), spec.GetVlan())
+	}
+	return spec.GetInterface()
+}
+
+func demand(d *api.Demand) string {
+	if d == nil {
+		return ""
+	}
+	return number(d.ForwardMbps) + "/" + number(d.ReverseMbps) + " Mbit/s"
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.4g%%", share*100) }
+
+// path is a route's sites in order.
+func path(r *api.RouteStatus) string {
+	return strings.Join(append(append([]string{r.GetIngressSite()}, r.GetSites()...), r.GetEgressSite()), " > ")
+}
+
+// routeSummary is the first route that carries connections and how many more there are.
+func routeSummary(r *api.Resource) string {
+	var carrying []*api.RouteStatus
+	for _, route := range r.GetChain().GetStatus().GetRoutes() {
+		if route.State != api.RouteState_ROUTE_STATE_DRAINING {
+			carrying = append(carrying, route)
+		}
+	}
+	switch len(carrying) {
+	case 0:
+		return ""
+	case 1:
+		return path(carrying[0])
+	}
+	return fmt.Sprintf("%s (+%d)", path(carrying[0]), len(carrying)-1)
+}
+
+// chainLabel lists the labels of a chain's versions, newest first.
+func chainLabel(r *api.Resource) string {
+	var labels []string
+	for _, route := range r.GetChain().GetStatus().GetRoutes() {
+		text := fmt.Sprint(route.ChainLabel)
+		if route.State == api.RouteState_ROUTE_STATE_DRAINING {
+			text += "(draining)"
+		}
+		if len(labels) == 0 || labels[len(labels)-1] != text {
+			labels = append(labels, text)
+		}
+	}
+	return strings.Join(labels, ",")
+}
+
+// chainLatency is the mean over the routes that carry connections.
+func chainLatency(r *api.Resource) string {
+	sum, shares := 0.0, 0.0
+	for _, route := range r.GetChain().GetStatus().GetRoutes() {
+		if route.State == api.RouteState_ROUTE_STATE_ACTIVE {
+			sum += route.LatencyMs * route.Fraction
+			shares += route.Fraction
+		}
+	}
+	if shares == 0 {
+		return ""
+	}
+	return number(sum/shares) + " ms"
+}
+
+func activation(r *api.Resource) string {
+	if ms := r.GetChain().GetStatus().GetActivationMs(); ms > 0 {
+		return number(ms) + " ms"
+	}
+	return ""
+}
+
+func chainReason(r *api.Resource) string {
+	s := r.GetChain().GetStatus()
+	if s.GetReason() == "" || s.GetReasonFrom() == "" {
+		return s.GetReason()
+	}
+	return s.GetReasonFrom() + ": " + s.GetReason()
+}
