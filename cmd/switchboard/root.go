@@ -17,7 +17,10 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(newVersionCommand(), newLabCommand())
-	root.AddCommand(newSiteCommand(), newVnfCommand())
+	root.AddCommand(newSiteCommand(), newVnfCommand(), newGlobalCommand())
+	root.AddCommand(newApplyCommand(), newGetCommand(), newDeleteCommand(), newWaitCommand(), newEventsCommand(),
+		newTraceCommand(), newTopCommand())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	return root
 }
 

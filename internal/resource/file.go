@@ -94,8 +94,7 @@ func (r *reader) document(root *yaml.Node) *Document {
 	d := &Document{Source: r.source, Line: top.Line, root: top, Message: &api.Resource{Metadata: &api.Metadata{}}}
 	version := memberOf(members, "apiVersion")
 	switch {
-	case version == nil:
-		r.mistake(top.Line, "apiVersion", "is missing", "write apiVersion: "+APIVersion)
+	case version == nil: // there is only one
 	case version.Value != APIVersion:
 		r.mistake(version.Line, "apiVersion", fmt.Sprintf("%q is unknown", version.Value), "write apiVersion: "+APIVersion)
 	}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	apiv1 "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/gen/switchboard/api/v1/apiv1connect"
+	"github.com/switchboard-project/switchboard/internal/chain"
+	"github.com/switchboard-project/switchboard/internal/resource"
+	"github.com/switchboard-project/switchboard/internal/show"
+)
+
+// target is what KIND [NAME] and --customer mean.
+type target struct {
+	kind           chain.Kind
+	customer, name string
+}
+
+// parseTarget reads KIND, KIND NAME or KIND/NAME; a name may be CUSTOMER/NAME.
+func parseTarget(arguments []string, customer string) (target, error) {
+	words := arguments
+	if len(words) == 1 {
+		if kind, name, both := strings.Cut(words[0], "/"); both {
+			words = []string{kind, name}
+		}
+	}
+	kind, ok := resource.ParseKind(words[0])
+	if !ok {
+		return target{}, usageError{fmt.Errorf("there is no kind %q; use one of %s", words[0], strings.Join(resource.KindWords(), ", "))}
+	}
+	t := target{kind: kind, customer: customer}
+	if len(words) > 1 {
+		t.name = words[1]
+		if owner, name, both := strings.Cut(words[1], "/"); both {
+			if customer != "" && customer != owner {
+				return target{}, usageError{fmt.Errorf("%s is not of customer %s", words[1], customer)}
+			}
+			t.customer, t.name = owner, name
+		}
+	}
+	return t, nil
+}
+
+// getFlags are those of `switchboard get`.
+type getFlags struct {
+	clientFlags
+	output, customer string
+	watch            bool
+}
+
+func newGetCommand() *cobra.Command {
+	flags := &getFlags{}
+	command := &cobra.Command{
+		Use:   "get KIND [NAME]",
+		Short: "Show resources: sites, links, vnfs, deployments, instances, edges, chains, routes or all",
+		Example: "  switchboard get chains -o wide\n  switchboard get chain web --customer acme -o yaml\n" +
+			"  switchboard get instances --watch",
+		Args:      usageArgs(cobra.RangeArgs(1, 2)),
+		ValidArgs: append(resource.KindWords(), "all"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if !slices.Contains([]string{"table", "wide", "json", "yaml", "name"}, flags.output) {
+				return usageError{fmt.Errorf("--output %q: use table, wide, json, yaml or name", flags.output)}
+			}
+			client, err := flags.client()
+			if err != nil {
+				return err
+			}
+			return get(command.Context(), command.OutOrStdout(), client, flags, arguments)
+		},
+	}
+	flags.add(command)
+	command.Flags().StringVarP(&flags.output, "output", "o", "table", "table, wide, json, yaml or name")
+	command.Flags().StringVar(&flags.customer, "customer", "", "show this customer's only")
+	command.Flags().BoolVarP(&flags.watch, "watch", "w", false, "go on showing what changes")
+	return command
+}
+
+// usageArgs makes a wrong number of arguments a mistake of usage.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(command *cobra.Command, arguments []string) error {
+		if err := check(command, arguments); err != nil {
+			return usageError{fmt.Errorf("%s: %w; see %s --help", command.CommandPath(), err, command.CommandPath())}
+		}
+		return nil
+	}
+}
+
+func get(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServiceClient, flags *getFlags, arguments []string) error {
+	if arguments[0] == "all" {
+		if len(arguments) > 1 || flags.watch {
+			return usageError{errors.New("get all: takes no name and no --watch")}
+		}
+		return getAll(ctx, out, client, flags)
+	}
+	t, err := parseTarget(arguments, flags.customer)
+	if err != nil {
+		return err
+	}
+	if flags.watch {
+		return watch(ctx, out, client, flags, t)
+	}
+	found, err := list(ctx, client, t)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 && t.name != "" {
+		return fmt.Errorf("there is no %s %s", resource.FileKind(t.kind), path(t.customer, t.name))
+	}
+	if len(found) == 0 && (flags.output == "table" || flags.output == "wide") {
+		fmt.Fprintf(os.Stderr, "no %s\n", arguments[0])
+		return nil
+	}
+	return write(out, flags.output, t.kind, found, t.name != "")
+}
+
+func list(ctx context.Context, client apiv1connect.SwitchboardServiceClient, t target) ([]*apiv1.Resource, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	answer, err := client.List(ctx, connect.NewRequest(&apiv1.ListRequest{Kind: string(t.kind), Customer: t.customer, Name: t.name}))
+	if err != nil {
+		return nil, plain(err)
+	}
+	return answer.Msg.Resources, nil
+}
+
+func write(out io.Writer, form string, kind chain.Kind, found []*apiv1.Resource, single bool) error {
+	var text []byte
+	var err error
+	switch form {
+	case "yaml":
+		text, err = resource.YAML(found)
+	case "json":
+		text, err = resource.JSON(found, single)
+	case "name":
+		for _, r := range found {
+			text = fmt.Appendf(text, "%s/%s\n", resource.KindOf(r), path(r.Metadata.GetCustomer(), r.Metadata.GetName()))
+		}
+	default:
+		return show.Table(out, kind, found, form == "wide", time.Now())
+	}
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(text)
+	return err
+}
+
+// getAll shows every kind that has resources.
+func getAll(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServiceClient, flags *getFlags) error {
+	var everything []*apiv1.Resource
+	first := true
+	for _, word := range resource.KindWords() {
+		kind, _ := resource.ParseKind(word)
+		found, err := list(ctx, client, target{kind: kind, customer: flags.customer})
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			continue
+		}
+		if flags.output != "table" && flags.output != "wide" {
+			everything = append(everything, found...)
+			continue
+		}
+		if !first {
+			fmt.Fprintln(out)
+		}
+		first = false
+		fmt.Fprintln(out, strings.ToUpper(word))
+		if err := write(out, flags.output, kind, found, false); err != nil {
+			return err
+		}
+	}
+	if len(everything) > 0 {
+		return write(out, flags.output, "", everything, false)
+	}
+	return nil
+}
+
+// watch shows resources, and each again when it changes.
+func watch(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServiceClient, flags *getFlags, t target) error {
+	stream, err := client.Watch(ctx, connect.NewRequest(&apiv1.WatchRequest{Kind: string(t.kind), Customer: t.customer, Name: t.name}))
+	if err != nil {
+		return plain(err)
+	}
+	defer stream.Close()
+	var present []*apiv1.Resource
+	synchronised := false
+	for stream.Receive() {
+		change := stream.Msg()
+		switch change.Change {
+		case apiv1.WatchChange_WATCH_CHANGE_SYNCHRONISED:
+			synchronised = true
+			if err := write(out, flags.output, t.kind, present, false); err != nil {
+				return err
+			}
+		case apiv1.WatchChange_WATCH_CHANGE_PRESENT:
+			if !synchronised {
+				present = append(present, change.Resource)
+			} else if err := writeChange(out, flags.output, t.kind, change.Resource); err != nil {
+				return err
+			}
+		case apiv1.WatchChange_WATCH_CHANGE_DELETED:
+			fmt.Fprintf(out, "%s/%s deleted\n", t.kind, path(change.Resource.Metadata.GetCustomer(), change.Resource.Metadata.GetName()))
+		}
+	}
+	if err := stream.Err(); err != nil && ctx.Err() == nil {
+		return plain(err)
+	}
+	return nil
+}
+
+// writeChange writes one resource; as a table, without the titles.
+func writeChange(out io.Writer, form string, kind chain.Kind, r *apiv1.Resource) error {
+	if form != "table" && form != "wide" {
+		return write(out, form, kind, []*apiv1.Resource{r}, true)
+	}
+	var text strings.Builder
+	if err := write(&text, form, kind, []*apiv1.Resource{r}, true); err != nil {
+		return err
+	}
+	_, row, _ := strings.Cut(text.String(), "\n")
+	_, err := io.WriteString(out, row)
+	return err
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/switchboard-project/switchboard/internal/api"
+	"github.com/switchboard-project/switchboard/internal/bus"
+	"github.com/switchboard-project/switchboard/internal/global"
+)
+
+// globalFlags are those of `switchboard global`.
+type globalFlags struct {
+	credentials, engineering, algorithm, tokenFile, readyFile, level string
+	listen                                                           []string
+	engineeringLimit, patience, drainLimit, deleteDrainLimit         time.Duration
+	keepEstimate                                                     bool
+}
+
+func newGlobalCommand() *cobra.Command {
+	flags := &globalFlags{}
+	command := &cobra.Command{
+		Use:   "global --credentials FILE --listen WHERE",
+		Short: "Run the Global Switchboard: plans chains, and serves the API",
+		Long: "Runs the controller of the whole platform at one site. It keeps what was applied in that site's message bus; it\n" +
+			"can be stopped, killed and started at any moment: transactions are finished or aborted when it starts.\n\n" +
+			"WHERE is unix:PATH, tcp:ADDRESS:PORT, or fd:N for a listening socket handed over by a supervisor.",
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			log, err := newLogger(flags.level)
+			if err != nil {
+				return usageError{err}
+			}
+			slog.SetDefault(log)
+			return runGlobal(command.Context(), flags, log)
+		},
+	}
+	f := command.Flags()
+	f.StringVar(&flags.credentials, "credentials", "", "the site's credentials for a controller, <store>/credentials/controller.default.json")
+	f.StringArrayVar(&flags.listen, "listen", nil, "where the API is served; may be given several times")
+	f.StringVar(&flags.engineering, "te", "", "the program switchboard-te; beside this program or in PATH where not given")
+	f.StringVar(&flags.algorithm, "te-algorithm", "dp", "how routes are found, one of switchboard-te's algorithms")
+	f.DurationVar(&flags.engineeringLimit, "te-time-limit", 10*time.Second, "how long one plan may take")
+	f.StringVar(&flags.tokenFile, "token-file", defaultTokenFile(), "the API's token; made at the first start")
+	f.DurationVar(&flags.patience, "patience", 0, "how long a refused plan is tried again before the chain is rejected (default 2s)")
+	f.DurationVar(&flags.drainLimit, "drain-limit", 0, "how long a replaced version keeps its connections (default 1h)")
+	f.DurationVar(&flags.deleteDrainLimit, "delete-drain-limit", 0, "how long a deleted chain keeps its connections (default 30s)")
+	f.BoolVar(&flags.keepEstimate, "keep-estimate", false, "plan for the customer's estimate, never for measured traffic")
+	f.StringVar(&flags.readyFile, "ready-file", "", "write this file when the API is served")
+	f.StringVar(&flags.level, "log-level", "info", "debug, info, warn or error")
+	_ = command.MarkFlagRequired("credentials")
+	_ = command.MarkFlagRequired("listen")
+	return command
+}
+
+func runGlobal(ctx context.Context, flags *globalFlags, log *slog.Logger) error {
+	program, err := findEngineering(flags.engineering)
+	if err != nil {
+		return usageError{err}
+	}
+	token, err := api.Token(flags.tokenFile)
+	if err != nil {
+		return err
+	}
+	var listeners []net.Listener
+	for _, where := range flags.listen {
+		l, err := api.Listen(where)
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		listeners = append(listeners, l)
+	}
+	connection, err := connectWhenThere(ctx, flags.credentials, log)
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	g, err := global.Open(ctx, global.Config{Connection: connection, Logger: log, Patience: flags.patience,
+		DrainLimit: flags.drainLimit, DeleteDrainLimit: flags.deleteDrainLimit, Measure: global.MeasurePolicy{Off: flags.keepEstimate},
+		Engineering: global.Command{Path: program, Algorithm: flags.algorithm, TimeLimit: flags.engineeringLimit}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended := make(chan error, 2)
+	go func() {
+		ended <- g.Run(ctx, func() {
+			announceReady(log, flags.readyFile)
+			ended <- api.Serve(ctx, api.Handler(g, token), listeners...)
+		})
+	}()
+	err = <-ended
+	cancel()
+	return errors.Join(err, <-ended)
+}
+
+// connectWhenThere waits for the site process to write the credentials, then connects.
+func connectWhenThere(ctx context.Context, credentials string, log *slog.Logger) (*bus.Connection, error) {
+	for said := false; ; said = true {
+		_, err := os.Stat(credentials)
+		if err == nil {
+			return bus.Connect(ctx, bus.ConnectConfig{Agent: "global-switchboard", CredentialsFile: credentials, Logger: log})
+		}
+		if !os.IsNotExist(err) {
+			return nil, err
+		}
+		if !said {
+			log.Info("waiting for the site to write the credentials", "file", credentials)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("credentials %s: %w", credentials, err)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// findEngineering finds switchboard-te: where told, beside this program, or in PATH.
+func findEngineering(given string) (string, error) {
+	const name = "switchboard-te"
+	if given != "" {
+		if _, err := exec.LookPath(given); err != nil {
+			return "", fmt.Errorf("--te: %w", err)
+		}
+		return given, nil
+	}
+	if self, err := os.Executable(); err == nil {
+		if beside := filepath.Join(filepath.Dir(self), name); isProgram(beside) {
+			return beside, nil
+		}
+	}
+	found, err := exec.LookPath(name)
+	if err != nil {
+		return "", errors.New("switchboard-te is neither beside this program nor in PATH; say where it is with --te")
+	}
+	return found, nil
+}
+
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
+}

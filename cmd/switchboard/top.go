@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	apiv1 "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/gen/switchboard/api/v1/apiv1connect"
+	"github.com/switchboard-project/switchboard/internal/show"
+)
+
+// topFlags are those of `switchboard top`.
+type topFlags struct {
+	clientFlags
+	customer string
+	once     bool
+	interval time.Duration
+}
+
+func newTopCommand() *cobra.Command {
+	flags := &topFlags{}
+	command := &cobra.Command{
+		Use:   "top [CHAIN]",
+		Short: "Show live rates of chains, per stage and direction",
+		Args:  usageArgs(cobra.MaximumNArgs(1)),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			request := &apiv1.GetTrafficRequest{Customer: flags.customer}
+			if len(arguments) > 0 {
+				t, err := parseTarget([]string{"chain", arguments[0]}, flags.customer)
+				if err != nil {
+					return err
+				}
+				request.Customer, request.Chain = t.customer, t.name
+			}
+			client, err := flags.client()
+			if err != nil {
+				return err
+			}
+			return top(command.Context(), command.OutOrStdout(), client, request, flags)
+		},
+	}
+	flags.add(command)
+	command.Flags().StringVar(&flags.customer, "customer", "", "show this customer's only")
+	command.Flags().BoolVar(&flags.once, "once", false, "show once and end")
+	command.Flags().DurationVar(&flags.interval, "interval", time.Second, "how often to look")
+	return command
+}
+
+// clearScreen moves to the upper left corner and clears what follows.
+const clearScreen = "\x1b[H\x1b[J"
+
+func top(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServiceClient, request *apiv1.GetTrafficRequest, flags *topFlags) error {
+	for {
+		answer, err := client.GetTraffic(ctx, connect.NewRequest(request))
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return plain(err)
+		}
+		if !flags.once {
+			fmt.Fprint(out, clearScreen)
+		}
+		if err := show.Rows(out, trafficRows(answer.Msg.Chains)); err != nil || flags.once {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(flags.interval):
+		}
+	}
+}
+
+func trafficRows(chains []*apiv1.ChainTraffic) [][]string {
+	rows := [][]string{{"CHAIN", "DIRECTION", "STAGE", "SITE", "MBIT/S", "PACKETS/S", "PACKETS", "BYTES", "NEW FLOWS"}}
+	for _, c := range chains {
+		for _, s := range c.Stages {
+			direction := "forward"
+			if s.Reverse {
+				direction = "reverse"
+			}
+			rows = append(rows, []string{path(c.Customer, c.Chain), direction, fmt.Sprint(s.Stage), s.Site, fmt.Sprintf("%.2f", s.Mbps),
+				fmt.Sprintf("%.0f", s.PacketsPerSecond), fmt.Sprint(s.Packets), fmt.Sprint(s.Bytes), fmt.Sprint(s.NewFlows)})
+		}
+	}
+	return rows
+}
