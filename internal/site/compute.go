@@ -75,7 +75,7 @@ func (c *computation) ruleSet(f Forwarder) *rules.RuleSet {
 	set.Attachments = c.attachments(set)
 	set.Peers = c.peers(set, previous)
 	prune(set)
-	set.Ports = ports(f, set)
+	set.Ports = ports(f, set, c.in.Ports[f.Name])
 	set.Generation = previous.GetGeneration()
 	if previous == nil || !proto.Equal(set, previous) {
 		set.Generation++
@@ -225,9 +225,12 @@ func (c *computation) peer(id string, previous *rules.RuleSet) (peer *rules.Peer
 	return nil, false
 }
 
-// ports are the underlay's, then those of edges and attachments.
-func ports(f Forwarder, set *rules.RuleSet) []*rules.Port {
+// ports are the underlay's, then those of edges and instances.
+func ports(f Forwarder, set *rules.RuleSet, instances []string) []*rules.Port {
 	names := map[string]bool{}
+	for _, name := range instances {
+		names[name] = true
+	}
 	for _, e := range set.Edges {
 		names[e.Port] = true
 	}

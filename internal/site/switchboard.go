@@ -251,7 +251,10 @@ func (s *Switchboard) makeRules(ctx, limited context.Context, patienceOver bool)
 	if !s.results.computed && !patienceOver && !s.state.allSynchronised() {
 		return false, nil
 	}
-	in.Attachments = s.state.observed.Attachments
+	in.Attachments, in.Ports = s.state.observed.Attachments, map[string][]string{}
+	for _, one := range s.state.observed.Instances {
+		in.Ports[one.Forwarder] = append(in.Ports[one.Forwarder], one.Ports...)
+	}
 	return true, s.publishRules(limited, Compute(in))
 }
 

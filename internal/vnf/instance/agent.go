@@ -14,6 +14,7 @@ import (
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	"github.com/switchboard-project/switchboard/internal/bus"
+	"github.com/switchboard-project/switchboard/internal/hostnet"
 	"github.com/switchboard-project/switchboard/internal/vnf"
 )
 
@@ -56,10 +57,12 @@ type Status struct {
 	Name, VNF, Deployment, Namespace string
 	// Forwarder is the one that its link leads to.
 	Forwarder string
-	Weight    uint32
-	State     api.VnfInstanceState
-	Reason    string
-	Since     time.Time
+	// Ports are the site's ends of its links; none where they are gone.
+	Ports  []string
+	Weight uint32
+	State  api.VnfInstanceState
+	Reason string
+	Since  time.Time
 	// Chains are "<customer>/<chain>" of those that it serves.
 	Chains []string
 }
@@ -98,6 +101,7 @@ type Agent struct {
 	sequence uint64
 
 	// Of the agent's goroutine alone.
+	site      *hostnet.Namespace // where the forwarders are
 	records   *records
 	instances map[string]*instance
 	last      Observed
@@ -133,6 +137,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.records, err = openRecords(ctx, a.config.Site, a.config.Store); err != nil {
 		return err
 	}
+	if a.site, err = hostnet.CurrentNamespace(); err != nil {
+		return err
+	}
+	defer a.site.Close()
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for {
@@ -151,35 +159,62 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 }
 
-// reconcile brings what there is a step closer to what is wanted, and tells of changes.
+// reconcile brings what there is a step closer to what is wanted, tells of changes, and then tidies up.
 func (a *Agent) reconcile(ctx context.Context, wanted *Wanted, sequence uint64) {
-	observed := Observed{Problems: map[uint32]string{}, Sequence: sequence}
+	type job struct {
+		in         *instance
+		placements []Placement
+	}
+	var jobs []job
 	kept := map[string]bool{}
 	for _, d := range wanted.Deployments {
 		for number := 1; number <= a.count(d); number++ {
 			in := a.instance(d, number)
 			in.retired = number > d.Instances
-			placements := placementsOf(wanted, d.VNF)
-			in.step(ctx, a.records, placements, wanted.Drained)
-			if in.retired && in.empty(a.records) {
-				a.remove(ctx, in)
-				continue
-			}
 			kept[in.name] = true
-			observed.add(in, a.records, placements)
+			jobs = append(jobs, job{in, placementsOf(wanted, d.VNF)})
 		}
 	}
-	for name, in := range a.instances {
-		if !kept[name] {
-			a.remove(ctx, in)
-		}
+	var steps sync.WaitGroup
+	for _, j := range jobs {
+		steps.Go(func() { j.in.step(ctx, a.site, a.records, j.placements) })
 	}
-	a.removeUnknown(ctx, kept)
+	steps.Wait()
+	observed := Observed{Problems: map[uint32]string{}, Sequence: sequence}
+	for _, j := range jobs {
+		observed.add(j.in, a.records, j.placements)
+	}
 	if !observed.equal(a.last) {
 		a.last = observed
 		a.config.Changed(observed)
 	}
+	a.tidy(ctx, wanted, kept)
 }
+
+// tidy removes what is wanted and used no more, piece by piece: whatever is wanted next goes first.
+func (a *Agent) tidy(ctx context.Context, wanted *Wanted, kept map[string]bool) {
+	for _, one := range a.records.all() {
+		in := a.instances[one.Instance]
+		if in == nil || in.placed[one.Place] || !wanted.Drained[one.attachmentID()] {
+			continue
+		}
+		if err := in.unplace(ctx, a.records, one); err != nil {
+			a.log.Warn("an attachment cannot be removed", "attachment", one.attachmentID(), "error", err)
+		}
+		if a.wokenAgain() {
+			return
+		}
+	}
+	for name, in := range a.instances {
+		if !kept[name] || in.retired && in.empty(a.records) {
+			a.remove(ctx, in)
+		}
+	}
+	a.removeUnknown(ctx, kept)
+}
+
+// wokenAgain reports whether something new is wanted; it leaves the call to be taken by Run.
+func (a *Agent) wokenAgain() bool { return len(a.wake) > 0 }
 
 // count is the number of a deployment's instances, with those that are to go and still have connections.
 func (a *Agent) count(d Deployment) int {

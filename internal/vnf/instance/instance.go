@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -51,11 +52,11 @@ const (
 )
 
 // step brings the instance towards serving the placements, and looks after its health.
-func (in *instance) step(ctx context.Context, r *records, placements []Placement, drained map[string]bool) {
+func (in *instance) step(ctx context.Context, site *hostnet.Namespace, r *records, placements []Placement) {
 	if in.retired {
 		placements = nil
 	}
-	err := in.tryStep(ctx, r, placements, drained)
+	err := in.tryStep(ctx, site, r, placements)
 	state, reason := stateHealthy, ""
 	if err != nil {
 		state, reason = stateDead, err.Error()
@@ -68,7 +69,7 @@ func (in *instance) step(ctx context.Context, r *records, placements []Placement
 	}
 }
 
-func (in *instance) tryStep(ctx context.Context, r *records, placements []Placement, drained map[string]bool) error {
+func (in *instance) tryStep(ctx context.Context, site *hostnet.Namespace, r *records, placements []Placement) error {
 	driver := drivers[in.deployment.Driver]
 	if driver == nil {
 		return fmt.Errorf("no driver %q; use nftables-firewall, nftables-nat or bridge-filter", in.deployment.Driver)
@@ -84,15 +85,10 @@ func (in *instance) tryStep(ctx context.Context, r *records, placements []Placem
 		return err
 	}
 	defer namespace.Close()
-	site, err := hostnet.CurrentNamespace()
-	if err != nil {
-		return err
-	}
-	defer site.Close()
 	if err := in.build(site, namespace, driver); err != nil {
 		return err
 	}
-	if err := in.serve(ctx, namespace, driver, r, placements, drained); err != nil {
+	if err := in.serve(ctx, namespace, driver, r, placements); err != nil {
 		return err
 	}
 	return in.probe(ctx, site, namespace, driver)
@@ -129,8 +125,8 @@ func (in *instance) build(site, namespace *hostnet.Namespace, d *driver) error {
 	return nil
 }
 
-// serve makes interfaces and rules for the placements, and removes those that are drained.
-func (in *instance) serve(ctx context.Context, namespace *hostnet.Namespace, d *driver, r *records, placements []Placement, drained map[string]bool) error {
+// serve makes interfaces and rules for the placements, and keeps those of others until they are removed.
+func (in *instance) serve(ctx context.Context, namespace *hostnet.Namespace, d *driver, r *records, placements []Placement) error {
 	in.placed, in.problems = map[vnf.Place]bool{}, map[vnf.Place]string{}
 	addresses, err := parsePool(in.deployment.Pool)
 	if err != nil {
@@ -149,12 +145,6 @@ func (in *instance) serve(ctx context.Context, namespace *hostnet.Namespace, d *
 	}
 	var slots []slot
 	for _, one := range r.of(in.name) {
-		if !in.placed[one.Place] && drained[one.attachmentID()] {
-			if err := in.unplace(ctx, namespace, d, r, one); err != nil {
-				return err
-			}
-			continue
-		}
 		s := slot{index: one.Index, source: one.Source, vlan: vlanOf(one.Index)}
 		if err := d.configure(&s, one.options(), in.deployment.Options); err != nil {
 			in.problems[one.Place] = fmt.Sprintf("options of VNF %s: %v", in.deployment.VNF, err)
@@ -184,8 +174,14 @@ func (in *instance) pair(namespace *hostnet.Namespace, d *driver, one *record) e
 	return nil
 }
 
-func (in *instance) unplace(ctx context.Context, namespace *hostnet.Namespace, d *driver, r *records, one *record) error {
-	if d.kind == vnf.Gateway {
+// unplace removes a place's interfaces and its record.
+func (in *instance) unplace(ctx context.Context, r *records, one *record) error {
+	if one.IngressMAC != "" && hostnet.NamespaceExists(in.namespace) {
+		namespace, err := hostnet.OpenNamespace(in.namespace)
+		if err != nil {
+			return err
+		}
+		defer namespace.Close()
 		if err := removePair(namespace, one.Index); err != nil {
 			return err
 		}
@@ -287,6 +283,10 @@ func (in *instance) status() Status {
 	s := Status{Name: in.name, VNF: in.deployment.VNF, Deployment: in.deployment.Name, Namespace: in.namespace, Forwarder: in.forwarder,
 		Weight: in.weight,
 		State:  in.state, Reason: in.reason, Since: in.since}
+	for _, port := range in.ports {
+		s.Ports = append(s.Ports, port)
+	}
+	slices.Sort(s.Ports)
 	if in.retired {
 		s.Weight = 0
 	}

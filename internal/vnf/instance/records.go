@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
+	"sync"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -45,10 +47,12 @@ func (r *record) key() string {
 		strconv.FormatUint(uint64(r.Place.EgressLabel), 10), strconv.FormatUint(uint64(r.Place.Stage), 10))
 }
 
-// records are all of a site.
+// records are all of a site. Safe for concurrent use; a record once made does not change.
 type records struct {
 	site  string
 	store Store
+
+	mu    sync.Mutex
 	byKey map[string]*record
 }
 
@@ -70,6 +74,23 @@ func openRecords(ctx context.Context, site string, store Store) (*records, error
 
 // of lists an instance's records by index.
 func (r *records) of(instance string) []*record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ofInstance(instance)
+}
+
+// all lists every record, by instance and index.
+func (r *records) all() []*record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	found := slices.Collect(maps.Values(r.byKey))
+	slices.SortFunc(found, func(a, b *record) int {
+		return cmp.Or(cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Index, b.Index))
+	})
+	return found
+}
+
+func (r *records) ofInstance(instance string) []*record {
 	var found []*record
 	for _, one := range r.byKey {
 		if one.Instance == instance {
@@ -84,21 +105,22 @@ func (r *records) has(instance string) bool { return len(r.of(instance)) > 0 }
 
 func (r *records) instances() []string {
 	var names []string
-	for _, one := range r.byKey {
+	for _, one := range r.all() {
 		names = append(names, one.Instance)
 	}
-	slices.Sort(names)
 	return slices.Compact(names)
 }
 
 // obtain finds an instance's record for a place, or makes it with the lowest free index.
 func (r *records) obtain(ctx context.Context, instance string, place vnf.Place, d *driver, addresses pool) (*record, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	one := &record{Instance: instance, Place: place}
 	if known := r.byKey[one.key()]; known != nil {
 		return known, nil
 	}
 	one.Index = 1
-	for _, other := range r.of(instance) { // in order of index
+	for _, other := range r.ofInstance(instance) { // in order of index
 		if other.Index == one.Index {
 			one.Index++
 		}
@@ -148,6 +170,8 @@ func (r *records) keepOptions(ctx context.Context, one *record, options *structp
 	}
 	changed := *one
 	changed.Options = text
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	return r.keep(ctx, &changed)
 }
 
@@ -172,6 +196,8 @@ func (r *records) sources() map[netip.Addr]bool {
 }
 
 func (r *records) drop(ctx context.Context, one *record) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err := r.store.Delete(ctx, one.key()); err != nil {
 		return err
 	}

@@ -75,7 +75,11 @@ func testAgent(t *testing.T, store Store) *Agent {
 	if a.records, err = openRecords(context.Background(), "here", store); err != nil {
 		t.Fatal(err)
 	}
+	if a.site, err = hostnet.CurrentNamespace(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
+		a.site.Close()
 		names, err := hostnet.NamespaceNames(prefix)
 		for _, name := range names {
 			err = errors.Join(err, hostnet.DeleteNamespace(name))
