@@ -53,6 +53,14 @@ lint: dependencies tools ## formatters, linters, import directions, generated co
 test: build lint ## everything that must pass; CI runs this
 	scripts/test.sh
 
+.PHONY: demo
+demo: build ## bring up a laboratory, activate a chain, send traffic, report; leaves it running
+	@scripts/demo.sh
+
+.PHONY: demo-down
+demo-down: ## remove every trace of the demo
+	@scripts/demo.sh down
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf $(BIN) $(ROOT)/.build $(ROOT)/target
