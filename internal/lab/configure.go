@@ -83,16 +83,13 @@ func (s state) configureSite(p *plan, site sitePlan, programs map[string]string)
 		{
 			Name: "forwarder-" + site.Name, Namespace: site.Namespace,
 			Arguments: []string{
-				programs["switchboard-forwarder"], "--site", site.Name, "--name", forwarderName, "--bus", agentsURL,
+				programs["switchboard-forwarder"], "--site", site.Name, "--name", forwarderName,
 				"--credentials", credentials, "--state-directory", s.sitePath(site.Name, "forwarder-"+forwarderName),
 			},
 			WaitFor: []string{credentials},
 		},
 	}, nil
 }
-
-// agentsURL is where a site's agents reach its bus, each in its own namespace.
-const agentsURL = "nats://127.0.0.1:4222"
 
 // siteFile is the configuration of `switchboard site`.
 func (s state) siteFile(p *plan, site sitePlan) any {
