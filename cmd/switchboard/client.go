@@ -18,6 +18,7 @@ import (
 	apiv1 "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	"github.com/switchboard-project/switchboard/gen/switchboard/api/v1/apiv1connect"
 	"github.com/switchboard-project/switchboard/internal/api"
+	"github.com/switchboard-project/switchboard/internal/lab"
 )
 
 // clientFlags say which Global Switchboard a command speaks to.
@@ -80,7 +81,8 @@ func readClientConfig() (*clientConfig, string, error) {
 	return config, path, nil
 }
 
-// resolve finds server and token file: flags come first, then the environment, the configuration file, the defaults.
+// resolve finds server and token file: flags come first, then the environment, the configuration file, the only
+// laboratory of this machine, the defaults.
 func (c *clientFlags) resolve() (server, tokenFile string, err error) {
 	server, tokenFile = first(c.server, os.Getenv(serverVariable)), first(c.tokenFile, os.Getenv(tokenVariable))
 	config, path, err := readClientConfig()
@@ -97,6 +99,9 @@ func (c *clientFlags) resolve() (server, tokenFile string, err error) {
 	}
 	if !found {
 		return "", "", usageError{fmt.Errorf("%s has no context %q", path, wanted)}
+	}
+	if server == "" && tokenFile == "" {
+		server, tokenFile = lab.Endpoint(lab.DefaultRoot)
 	}
 	return first(server, defaultServer), first(tokenFile, defaultTokenFile()), nil
 }

@@ -1,16 +1,20 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/switchboard-project/switchboard/internal/chain"
 	"github.com/switchboard-project/switchboard/internal/lab"
+	"github.com/switchboard-project/switchboard/internal/resource"
 )
 
 // labFlags are those of every laboratory command.
@@ -46,9 +50,20 @@ func newLabUpCommand(flags *labFlags) *cobra.Command {
 			if file == "" {
 				return usageError{errors.New("lab up: say which laboratory with -f FILE")}
 			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return err
+			}
+			documents, mistakes := resource.ReadFile(file, lab.Resources(text))
+			if len(mistakes) > 0 {
+				return &fileMistakes{mistakes}
+			}
 			progress := newProgress(command.OutOrStdout())
 			running, err := lab.Up(command.Context(), flags.root, file, progress)
 			if err != nil {
+				return err
+			}
+			if err := applyLaboratory(command.Context(), running, documents, progress); err != nil {
 				return err
 			}
 			fmt.Fprintf(command.OutOrStdout(), "laboratory %s is up; API %s, logs %s/logs\n", running.Name, running.API, running.StateDirectory)
@@ -57,6 +72,40 @@ func newLabUpCommand(flags *labFlags) *cobra.Command {
 	}
 	command.Flags().StringVarP(&file, "filename", "f", "", "file of the laboratory")
 	return command
+}
+
+// settling is how long what a laboratory's file describes may take to be there.
+const settling = 60 * time.Second
+
+// applyLaboratory applies a laboratory's resources and waits until sites and functions are there.
+func applyLaboratory(ctx context.Context, running *lab.Running, documents []*resource.Document, progress *lab.Progress) error {
+	client, err := (&clientFlags{server: running.API, tokenFile: running.TokenFile}).client()
+	if err != nil {
+		return err
+	}
+	if err := apply(ctx, io.Discard, client, documents, false); err != nil {
+		return err
+	}
+	progress.Step("%d resources applied", len(documents))
+	ctx, cancel := context.WithTimeout(ctx, settling)
+	defer cancel()
+	conditions := map[chain.Kind]string{chain.KindSite: "connected", chain.KindDeployment: "healthy", chain.KindEdge: "up"}
+	for _, document := range documents {
+		key := resource.KeyOf(document.Message)
+		condition, waits := conditions[key.Kind]
+		if !waits {
+			continue
+		}
+		met, err := parseCondition(key.Kind, condition)
+		if err != nil {
+			return err
+		}
+		if _, err := await(ctx, client, target{key.Kind, string(key.Customer), key.Name}, met); err != nil {
+			return fmt.Errorf("%s is not %s: %w; see %s/logs", key, condition, err, running.StateDirectory)
+		}
+	}
+	progress.Step("sites connected, functions healthy, edges up")
+	return nil
 }
 
 func newLabDownCommand(flags *labFlags) *cobra.Command {

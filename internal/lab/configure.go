@@ -50,6 +50,7 @@ func (s state) configure(p *plan) ([]process, error) {
 		}
 		processes = append(processes, two...)
 	}
+	processes = append(processes, s.globalProcess(p, programs))
 	for _, vnf := range p.VNFs {
 		one, err := s.configureVNF(p, vnf, programs)
 		if err != nil {
@@ -89,6 +90,20 @@ func (s state) configureSite(p *plan, site sitePlan, programs map[string]string)
 			WaitFor: []string{credentials},
 		},
 	}, nil
+}
+
+// globalProcess is the Global Switchboard. It lives in the namespace of its site, where the bus is, and serves the API
+// on sockets that the supervisor opened on the host.
+func (s state) globalProcess(p *plan, programs map[string]string) process {
+	credentials := s.credentials(p.GlobalSite, "controller.default")
+	return process{
+		Name: "global", Namespace: p.site(p.GlobalSite).Namespace,
+		Arguments: []string{
+			programs["switchboard"], "global", "--credentials", credentials, "--listen", "fd:3", "--listen", "fd:4",
+			"--te", programs["switchboard-te"], "--token-file", s.tokenFile(),
+		},
+		WaitFor: []string{credentials}, Listens: true,
+	}
 }
 
 // siteFile is the configuration of `switchboard site`.

@@ -106,6 +106,25 @@ func ReadFile(path string) (*Laboratory, error) {
 	return Parse(path, text)
 }
 
+// Resources is a laboratory's file without its document of kind Laboratory: what `switchboard apply` takes. Lines keep
+// their numbers.
+func Resources(text []byte) []byte {
+	lines := strings.Split(string(text), "\n")
+	begin := 0
+	for index := 0; index <= len(lines); index++ {
+		if index < len(lines) && strings.TrimRight(lines[index], " \r") != "---" {
+			continue
+		}
+		if laboratoryKind.MatchString(strings.Join(lines[begin:index], "\n")) {
+			clear(lines[begin:index])
+		}
+		begin = index + 1
+	}
+	return []byte(strings.Join(lines, "\n"))
+}
+
+var laboratoryKind = regexp.MustCompile(`(?m)^kind:\s*Laboratory\s*(#.*)?$`)
+
 // Parse reads a laboratory's file from memory; name is the file's for messages.
 func Parse(name string, text []byte) (*Laboratory, error) {
 	r := &reader{}

@@ -98,6 +98,25 @@ func TestParseReportsEverythingAtOnce(t *testing.T) {
 	}
 }
 
+func TestResourcesKeepTheirLines(t *testing.T) {
+	resources := string(Resources([]byte(smallest)))
+	if strings.Contains(resources, "Laboratory") || strings.Contains(resources, "globalSite") {
+		t.Errorf("the laboratory is left:\n%s", resources)
+	}
+	whole, left := strings.Split(smallest, "\n"), strings.Split(resources, "\n")
+	if len(whole) != len(left) {
+		t.Fatalf("%d lines became %d", len(whole), len(left))
+	}
+	for number, line := range left {
+		if line != "" && line != whole[number] {
+			t.Errorf("line %d was %q and is %q", number+1, whole[number], line)
+		}
+	}
+	if strings.Count(resources, "kind: Site") != 2 || strings.Count(resources, "kind: Link") != 1 {
+		t.Errorf("resources are missing:\n%s", resources)
+	}
+}
+
 func TestPlanDecidesEveryNameAndAddress(t *testing.T) {
 	laboratory, err := Parse("lab.yaml", []byte(smallest))
 	if err != nil {

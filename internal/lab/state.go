@@ -69,6 +69,21 @@ func Names(root string) ([]string, error) {
 	return names, nil
 }
 
+// Endpoint is where the API of the only laboratory below a root directory is, and the file with its token; empty where
+// there is none, or several.
+func Endpoint(root string) (server, tokenFile string) {
+	names, err := Names(root)
+	if err != nil || len(names) != 1 {
+		return "", ""
+	}
+	s := stateOf(root, names[0])
+	address, err := os.ReadFile(s.apiFile())
+	if err != nil {
+		return "", ""
+	}
+	return strings.TrimSpace(string(address)), s.tokenFile()
+}
+
 func (s state) path(parts ...string) string {
 	return filepath.Join(append([]string{s.Directory}, parts...)...)
 }
@@ -79,6 +94,7 @@ func (s state) processesFile() string  { return s.path("processes.json") }
 func (s state) underlayFile() string   { return s.path("underlay.json") }
 func (s state) underlayStatus() string { return s.path("underlay-status.json") }
 func (s state) apiSocket() string      { return s.path("api.sock") }
+func (s state) tokenFile() string      { return s.path("token") }
 func (s state) apiFile() string        { return s.path("api") }
 func (s state) supervisorLock() string { return s.path("supervisor.lock") }
 

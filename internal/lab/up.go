@@ -23,6 +23,8 @@ type Running struct {
 	*Laboratory
 	// API is the base URL of the northbound API on the host.
 	API string
+	// TokenFile has the API's token.
+	TokenFile string
 	// StateDirectory holds logs, configuration and state.
 	StateDirectory string
 }
@@ -77,7 +79,7 @@ func Up(ctx context.Context, root, file string, progress *Progress) (*Running, e
 	if err != nil {
 		return nil, err
 	}
-	return &Running{laboratory, string(bytes.TrimSpace(address)), s.Directory}, nil
+	return &Running{laboratory, string(bytes.TrimSpace(address)), s.tokenFile(), s.Directory}, nil
 }
 
 // checkSame refuses a file with another network than the laboratory that is there.
