@@ -8,6 +8,7 @@ import (
 
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	"github.com/switchboard-project/switchboard/internal/bus"
+	"github.com/switchboard-project/switchboard/internal/fault"
 	"github.com/switchboard-project/switchboard/internal/participant"
 )
 
@@ -44,7 +45,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		Name: "edge@" + c.site, Store: c.connection.Local("edge"), Logger: c.log, Admit: c.admit,
 		// Classifiers follow the chain record; a reservation only keeps others out.
 		Apply: func(context.Context, []*control.Prepare) error { return nil },
-		Ask:   participant.AskOver(c.connection), Fault: participant.FaultFromEnvironment,
+		Ask:   participant.AskOver(c.connection), Fault: fault.Point,
 	})
 	if err != nil {
 		return err

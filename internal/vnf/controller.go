@@ -13,6 +13,7 @@ import (
 
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	"github.com/switchboard-project/switchboard/internal/bus"
+	"github.com/switchboard-project/switchboard/internal/fault"
 	"github.com/switchboard-project/switchboard/internal/participant"
 )
 
@@ -63,7 +64,7 @@ func (c *Controller) Run(ctx context.Context, ready func()) error {
 	defer registration.Close()
 	p, err := participant.Open(ctx, participant.Config{
 		Name: Service(c.name), Store: c.connection.Local("vnf_" + c.name), Logger: c.log,
-		Admit: c.admit, Apply: c.publish, Ask: participant.AskOver(c.connection), Fault: participant.FaultFromEnvironment,
+		Admit: c.admit, Apply: c.publish, Ask: participant.AskOver(c.connection), Fault: fault.Point,
 	})
 	if err != nil {
 		return err
