@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
-	"time"
 )
 
 func TestKeysRoundTrip(t *testing.T) {
@@ -108,45 +107,6 @@ func TestMessagesCutAnywhereAreErrors(t *testing.T) {
 	}
 	_, err := decodeBatch(append(whole, 0))
 	wantError(t, err, errMalformed)
-}
-
-// TestPaceKeepsQueuesShort sends through a simulated bottleneck and looks at what waits in it.
-func TestPaceKeepsQueuesShort(t *testing.T) {
-	const bytesPerSecond, rtt = 2_500_000, 60 * time.Millisecond
-	now := time.Unix(0, 0)
-	p := newPace(4 << 20)
-	free, delivered := now, 0
-	type answer struct {
-		number uint64
-		at     time.Time
-	}
-	var answers []answer
-	var worst time.Duration
-	for end := now.Add(20 * time.Second); now.Before(end); {
-		if room := p.room(); room > 0 {
-			size := min(room, batchBytes)
-			number := p.sent(size, now)
-			if free.Before(now) {
-				free = now
-			}
-			free = free.Add(time.Duration(size) * time.Second / bytesPerSecond)
-			if now.After(time.Unix(10, 0)) {
-				worst = max(worst, free.Sub(now))
-				delivered += size
-			}
-			answers = append(answers, answer{number, free.Add(rtt)})
-			continue
-		}
-		now = answers[0].at
-		p.credit(answers[0].number, now)
-		answers = answers[1:]
-	}
-	if worst > 100*time.Millisecond {
-		t.Errorf("%v waited in the network", worst)
-	}
-	if used := float64(delivered) / 10 / bytesPerSecond; used < 0.85 {
-		t.Errorf("%.0f %% of the path was used", used*100)
-	}
 }
 
 // TestHotKeyIsNotStarved changes one key all the time while others fill what the peer takes.

@@ -3,17 +3,18 @@ package bus
 import "time"
 
 const (
-	paceStart   = 64 << 10
-	paceMinimum = 16 << 10
+	paceStart   = 16 << 10
+	paceMinimum = 8 << 10
 	paceStep    = 16 << 10
 	// paceQueue is how much longer than the shortest round trip a batch may take before the window shrinks: what waits
 	// in the network is stale when it arrives, what waits here is replaced by its last value.
 	paceQueue = 30 * time.Millisecond
 )
 
-// pace bounds the bytes on their way to a peer, so that the path's queues stay short: the window grows by a step per
-// round trip while it is what holds batches back, and shrinks by a quarter when round trips grow. (A delay-based
-// control in the manner of TCP Vegas.)
+// pace bounds the bytes on their way to a peer, so that the path's queues stay short: while the window is what holds
+// batches back it doubles per round trip until round trips first grow, and from then on grows by a step; when round
+// trips grow it shrinks by a quarter. (A delay-based control in the manner of TCP Vegas. Small batches at the start let
+// it see the path's own round trip.)
 type pace struct {
 	window, limit int
 	inFlight      int
@@ -22,6 +23,7 @@ type pace struct {
 	shortest      time.Duration
 	adjusted      uint64 // the window changes once per round trip: not before a batch sent after the last change is back
 	held          bool   // the window has held something back since then
+	slowed        bool   // round trips have grown once
 }
 
 type sentBatch struct {
@@ -47,6 +49,11 @@ func (p *pace) room() int {
 	return p.window - p.inFlight
 }
 
+// batch is how large the next batch may be: several to a window, so that one is being stored while the next is on its way.
+func (p *pace) batch() int {
+	return min(p.room(), max(p.window/4, paceMinimum/4), batchBytes)
+}
+
 func (p *pace) sent(size int, now time.Time) uint64 {
 	number := p.next
 	p.next++
@@ -69,8 +76,10 @@ func (p *pace) credit(number uint64, now time.Time) {
 			continue
 		}
 		switch {
-		case took > p.shortest+p.shortest/4+paceQueue:
-			p.window = max(paceMinimum, p.window-p.window/4)
+		case took > p.shortest+p.shortest/8+paceQueue:
+			p.window, p.slowed = max(paceMinimum, p.window-p.window/4), true
+		case p.held && !p.slowed:
+			p.window = min(p.limit, 2*p.window)
 		case p.held:
 			p.window = min(p.limit, p.window+paceStep)
 		default:

@@ -142,12 +142,12 @@ func (s *session) serve(ctx context.Context) {
 	due := true
 	for {
 		for {
-			room := s.room()
-			if room <= 0 || !due && !s.lacking() {
+			limit := s.limit()
+			if limit <= 0 || !due && !s.lacking() {
 				break
 			}
 			due = false
-			b, size := s.take(min(room, batchBytes))
+			b, size := s.take(limit)
 			b.number = s.sent(size)
 			if s.link.say(verbBatch, s.id, b.encode()) != nil {
 				return
@@ -178,10 +178,10 @@ func (s *session) lacking() bool {
 	return len(s.waiting) > 0
 }
 
-func (s *session) room() int {
+func (s *session) limit() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.pace.room()
+	return s.pace.batch()
 }
 
 func (s *session) sent(size int) uint64 {
