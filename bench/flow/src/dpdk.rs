@@ -54,7 +54,11 @@ impl Subject for RteHash {
     fn insert(&mut self, keys: &[Ipv4Key]) {
         for key in keys {
             // SAFETY: a live table and a key of 16 bytes.
-            assert_eq!(unsafe { peer_insert(self.0, key, u64::from(value(key))) }, 0, "rte_hash is full");
+            assert_eq!(
+                unsafe { peer_insert(self.0, key, u64::from(value(key))) },
+                0,
+                "rte_hash is full"
+            );
         }
     }
 

@@ -14,15 +14,24 @@ use measure::{Repetitions, connection, fill, insert_rate, lookup_ns};
 use results::Results;
 use subject::{Hashbrown, Subject, Switchboard};
 
-const SIZES: [(u32, &str); 5] = [(1, "1"), (1_000, "1k"), (512_000, "512k"), (4_000_000, "4m"), (30_000_000, "30m")];
+const SIZES: [(u32, &str); 6] = [
+    (1, "1"),
+    (1_000, "1k"),
+    (512_000, "512k"),
+    (1_000_000, "1m"),
+    (4_000_000, "4m"),
+    (30_000_000, "30m"),
+];
 
-/// Room for 30 million connections at 7/8 full, and some more.
+/// Room for 31 million connections.
 const MEMORY_LIMIT: usize = 800 << 20;
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let path = arguments.next().unwrap_or_else(|| "flow.json".into());
-    let largest: u32 = arguments.next().map_or(30_000_000, |text| text.parse().expect("a number of flows"));
+    let largest: u32 = arguments
+        .next()
+        .map_or(30_000_000, |text| text.parse().expect("a number of flows"));
     #[cfg(rte_hash)]
     dpdk::start(6144);
     let mut results = Results::new("flow");
@@ -38,13 +47,17 @@ fn measure_size(flows: u32, label: &str, results: &mut Results) {
     let fill_rate = fill(&mut ours, flows);
     let resident = measure::resident_bytes() - before;
     if flows >= 1_000_000 {
-        results.figure(&format!("fill_{label}"), fill_rate / 1e6, "M inserts/s, from empty, growth included");
+        results.figure(
+            &format!("fill_{label}"),
+            fill_rate / 1e6,
+            "M inserts/s, from empty, growth included",
+        );
         let stats = ours.table.stats();
         let bytes = stats.memory as f64 / stats.entries as f64;
         results.figure(&format!("bytes_per_entry_{label}"), bytes, "B");
         results.figure(&format!("resident_{label}"), resident as f64 / 1e6, "MB");
-        let second = ours.table.stats().counters.displaced as f64 / flows as f64;
-        results.figure(&format!("moves_per_insert_{label}"), second, "entries");
+        let moves = stats.counters.displaced as f64 / f64::from(flows);
+        results.figure(&format!("moves_per_insert_{label}"), moves, "entries");
     }
     let mut subjects: Vec<Box<dyn Subject>> = vec![Box::new(ours)];
     let mut map = Hashbrown::default();
@@ -57,14 +70,36 @@ fn measure_size(flows: u32, label: &str, results: &mut Results) {
         subjects.push(Box::new(hash));
     }
 
-    let ns = Repetitions::in_turns(&mut subjects, |subject, seed| lookup_ns(subject, flows, seed));
-    results.against_peers(&format!("lookup_{label}"), "ns", &subjects, &ns, |median| median);
-    results.against_peers(&format!("mpps_{label}"), "M look-ups/s", &subjects, &ns, |median| 1e3 / median);
+    let ns = Repetitions::in_turns(&mut subjects, |subject, seed| {
+        lookup_ns(subject, flows, seed)
+    });
+    results.against_peers(&format!("lookup_{label}"), "ns", &subjects, &ns, |median| {
+        median
+    });
+    results.against_peers(
+        &format!("mpps_{label}"),
+        "M look-ups/s",
+        &subjects,
+        &ns,
+        |median| 1e3 / median,
+    );
     if flows >= 512_000 {
-        let rates = Repetitions::in_turns(&mut subjects, |subject, seed| insert_rate(subject, flows, seed));
-        results.against_peers(&format!("inserts_{label}"), "M/s", &subjects, &rates, |median| median / 1e6);
+        let rates = Repetitions::in_turns(&mut subjects, |subject, seed| {
+            insert_rate(subject, flows, seed)
+        });
+        results.against_peers(
+            &format!("inserts_{label}"),
+            "M/s",
+            &subjects,
+            &rates,
+            |median| median / 1e6,
+        );
     }
-    assert!(subjects.iter_mut().all(|subject| subject.lookup(&[connection(0)]) == connection_value(0)));
+    assert!(
+        subjects
+            .iter_mut()
+            .all(|subject| subject.lookup(&[connection(0)]) == connection_value(0))
+    );
 }
 
 fn connection_value(index: u32) -> u64 {

@@ -32,8 +32,12 @@ pub struct Switchboard {
 impl Switchboard {
     /// An empty table.
     pub fn new(memory_limit: usize) -> Self {
-        let table = Ipv4Table::new(&Config::new(memory_limit, *b"0123456789abcdef")).expect("a table");
-        Self { table, results: [None; BURST] }
+        let table =
+            Ipv4Table::new(&Config::new(memory_limit, *b"0123456789abcdef")).expect("a table");
+        Self {
+            table,
+            results: [None; BURST],
+        }
     }
 }
 
@@ -45,14 +49,22 @@ impl Subject for Switchboard {
     fn lookup(&mut self, keys: &[Ipv4Key]) -> u64 {
         let results = &mut self.results[..keys.len()];
         self.table.lookup_batch(keys, results);
-        results.iter().flatten().map(|found| u64::from(found.hops.downstream)).sum()
+        results
+            .iter()
+            .flatten()
+            .map(|found| u64::from(found.hops.downstream))
+            .sum()
     }
 
     fn insert(&mut self, keys: &[Ipv4Key]) {
         for key in keys {
-            let hops = Hops { upstream: 1, downstream: value(key), tag: 2 };
+            let hops = Hops {
+                upstream: 1,
+                downstream: value(key),
+                tag: 2,
+            };
             let inserted = self.table.insert(key, hops, 2, Direction::Forward, 0);
-            assert!(matches!(inserted, Insertion::New(_)), "{inserted:?} {key:?} {:?}", self.table.stats());
+            assert!(matches!(inserted, Insertion::New(_)), "{inserted:?}");
         }
     }
 
@@ -73,12 +85,22 @@ impl Subject for Hashbrown {
     }
 
     fn lookup(&mut self, keys: &[Ipv4Key]) -> u64 {
-        keys.iter().filter_map(|key| self.map.get(key)).map(|hops| u64::from(hops.downstream)).sum()
+        keys.iter()
+            .filter_map(|key| self.map.get(key))
+            .map(|hops| u64::from(hops.downstream))
+            .sum()
     }
 
     fn insert(&mut self, keys: &[Ipv4Key]) {
         for key in keys {
-            self.map.insert(*key, Hops { upstream: 1, downstream: value(key), tag: 2 });
+            self.map.insert(
+                *key,
+                Hops {
+                    upstream: 1,
+                    downstream: value(key),
+                    tag: 2,
+                },
+            );
         }
     }
 

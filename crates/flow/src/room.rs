@@ -147,28 +147,40 @@ impl<K: FlowKey> FlowTable<K> {
                 place: place as u8,
             });
         }
-        let mut next = 0;
-        while next < reached.len() {
-            let here = reached[next];
-            if let Some(slot) = self.memory.buckets()[here.bucket as usize].free() {
-                return Some(self.shift(reached, next, slot));
-            }
-            for slot in 0..K::Bucket::SLOTS {
-                if reached.len() == self.effort {
-                    break;
+        // Look at what was reached, then expand two buckets at a time, all of whose slots are in use: six lines on
+        // their way from memory together, and seldom more needed.
+        let (mut seen, mut expanded) = (0, 0);
+        while seen < reached.len() {
+            for last in seen..reached.len() {
+                if let Some(slot) = self.memory.buckets()[reached[last].bucket as usize].free() {
+                    return Some(self.shift(reached, last, slot));
                 }
-                let (bucket, place) = self.other_bucket(engine, here.bucket, slot);
-                self.memory.prefetch(bucket);
-                reached.push(Reached {
-                    bucket,
-                    from: next as u16,
-                    slot: slot as u8,
-                    place: place as u8,
-                });
             }
-            next += 1;
+            seen = reached.len();
+            while expanded < seen
+                && reached.len() < seen + 2 * K::Bucket::SLOTS
+                && reached.len() < self.effort
+            {
+                self.expand(engine, reached, expanded);
+                expanded += 1;
+            }
         }
         None
+    }
+
+    /// Adds the other buckets of all entries of a full bucket to those reached, and fetches them.
+    #[inline(always)]
+    fn expand<E: Engine>(&self, engine: E, reached: &mut Vec<Reached>, from: usize) {
+        for slot in 0..K::Bucket::SLOTS {
+            let (bucket, place) = self.other_bucket(engine, reached[from].bucket, slot);
+            self.memory.prefetch(bucket);
+            reached.push(Reached {
+                bucket,
+                from: from as u16,
+                slot: slot as u8,
+                place: place as u8,
+            });
+        }
     }
 
     /// The other bucket of an entry, and the place it would have there.
