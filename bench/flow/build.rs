@@ -3,9 +3,15 @@
 use std::process::Command;
 
 fn pkg_config(what: &str) -> Option<Vec<String>> {
-    let output = Command::new("pkg-config").args([what, "libdpdk"]).output().ok()?;
+    let output = Command::new("pkg-config")
+        .args([what, "libdpdk"])
+        .output()
+        .ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| text.split_whitespace().map(str::to_owned).collect())
+    output
+        .status
+        .success()
+        .then(|| text.split_whitespace().map(str::to_owned).collect())
 }
 
 fn main() {
@@ -19,8 +25,19 @@ fn main() {
     for flag in &flags {
         build.flag(flag);
     }
-    build.file("rte_hash.c").opt_level(3).compile("rte_hash_peer");
-    for library in ["rte_hash", "rte_eal", "rte_ring", "rte_kvargs", "rte_telemetry", "rte_rcu", "rte_mempool"] {
+    build
+        .file("rte_hash.c")
+        .opt_level(3)
+        .compile("rte_hash_peer");
+    for library in [
+        "rte_hash",
+        "rte_eal",
+        "rte_ring",
+        "rte_kvargs",
+        "rte_telemetry",
+        "rte_rcu",
+        "rte_mempool",
+    ] {
         println!("cargo:rustc-link-lib={library}");
     }
     println!("cargo:rustc-cfg=rte_hash");

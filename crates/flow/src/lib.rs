@@ -11,6 +11,28 @@
 //! - An entry is never removed before its state's idle time is over, whatever the clock's wrap or the sweep's pace.
 //! - Buckets are chosen by a keyed hash, so that nobody without the key can aim collisions.
 //!
+//! ```
+//! use flow::{Config, Direction, Hops, Insertion, Ipv4Key, Ipv4Table, state};
+//!
+//! let secret = *b"from the system!";
+//! let mut table = Ipv4Table::new(&Config::new(64 << 20, secret))?;
+//! let key = Ipv4Key::new(7, 0x0a000001, 0xc0a80001, state::TCP, 40000, 443);
+//! let (mut found, now) = ([None], 0);
+//!
+//! table.lookup_batch(&[key], &mut found);
+//! assert_eq!(found, [None]);
+//! let hops = Hops { upstream: 1, downstream: 2, tag: 0 };
+//! assert!(matches!(table.insert(&key, hops, state::SYN, Direction::Forward, now), Insertion::New(_)));
+//!
+//! table.lookup_batch(&[key], &mut found);
+//! let connection = found[0].expect("just inserted");
+//! assert_eq!(connection.hops, hops);
+//! table.on_packet(connection.position, state::SYN | state::ACK, Direction::Reverse, now);
+//! // Between bursts:
+//! table.age_step(now + 61, 1000, |gone| println!("{:?} was idle for too long", gone.key()));
+//! # Ok::<(), flow::ConfigError>(())
+//! ```
+//!
 //! Deliberately absent: locks, threads, I/O, packet parsing, any meaning of the interned ids.
 
 #[cfg(test)]
