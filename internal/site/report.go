@@ -205,11 +205,23 @@ func (s *Switchboard) labelsOf(key ChainKey) []uint32 {
 	return labels
 }
 
-// flowsByLabel counts the flow entries of each chain label at the site's instances.
+// flowsByLabel counts the flow entries of each chain label: those at the site's instances, and where there are none those
+// of the stages.
 func (s *Switchboard) flowsByLabel() map[uint32]uint64 {
 	flows := map[uint32]uint64{}
+	for _, status := range s.state.statuses {
+		for _, c := range status.Stages {
+			if c.Direction == rules.Direction_DIRECTION_FORWARD { // an entry serves both
+				flows[c.ChainLabel&^1] += c.Flows
+			}
+		}
+	}
+	attached := map[uint32]uint64{}
 	for _, a := range s.state.observed.Attachments {
-		flows[a.ChainLabel] += s.state.statuses[a.Forwarder].GetAttachmentFlows()[a.ID]
+		attached[a.ChainLabel] += s.state.statuses[a.Forwarder].GetAttachmentFlows()[a.ID]
+	}
+	for label, count := range attached {
+		flows[label] = max(flows[label], count)
 	}
 	return flows
 }
