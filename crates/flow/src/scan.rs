@@ -9,6 +9,9 @@ use crate::table::FlowTable;
 /// How far ahead of a walk buckets are fetched.
 const AHEAD: u32 = 8;
 
+/// Connections that one walk keeps note of; one that is left alone for so long that more cross starts over.
+const CROSSED: usize = 8192;
+
 /// What a step of ageing did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AgeStep {
@@ -233,6 +236,9 @@ impl<K: FlowKey> FlowTable<K> {
             for open in &mut self.scans {
                 if to < open.cursor && from >= open.cursor {
                     open.crossed.push(key);
+                }
+                if open.crossed.len() > CROSSED {
+                    (open.cursor, open.crossed) = (0, Vec::new());
                 }
             }
         }

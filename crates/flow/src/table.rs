@@ -25,7 +25,7 @@ pub enum Insertion {
     New(Position),
     /// It was there already, with these hops, which stand.
     Present(Found),
-    /// The bound on memory leaves no room. Nothing changed, except for [`Stats::full`].
+    /// The bound on memory leaves no room. Nothing changed, except for [`crate::Counters::full`].
     Full,
 }
 

@@ -141,6 +141,35 @@ fn a_scan_given_up_costs_nothing_and_one_that_ended_stays_ended() {
 }
 
 #[test]
+fn a_scan_left_alone_while_the_table_doubles_starts_over_and_misses_nothing() {
+    let mut table = Ipv4Table::new(&Config::new(32 << 20, [7; 16])).unwrap();
+    let count = 200_000;
+    let insert = |table: &mut Ipv4Table, i: u32| {
+        assert!(matches!(
+            table.insert(&key(i), hops(i), SYN, Direction::Forward, 0),
+            Insertion::New(_)
+        ));
+    };
+    (0..count).for_each(|i| insert(&mut table, i));
+    let scan = table.begin_scan();
+    let mut met = std::collections::HashSet::new();
+    let mut visits = 0;
+    let mut note = |visited: flow::Visited<'_, Ipv4Key>| {
+        met.insert(visited.key());
+        visits += 1;
+        Verdict::Keep
+    };
+    assert!(table.scan_step(&scan, 50_000, &mut note));
+    (count..5 * count / 2).for_each(|i| insert(&mut table, i));
+    while table.scan_step(&scan, 50_000, &mut note) {}
+    assert!((0..count).all(|i| met.contains(&key(i))));
+    assert!(
+        visits > table.len() + 100_000,
+        "{visits} visits: it started over"
+    );
+}
+
+#[test]
 fn an_entry_imported_after_a_long_idle_time_leaves_at_once() {
     let timeouts = Timeouts {
         tcp_established: 60,
