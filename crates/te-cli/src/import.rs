@@ -10,16 +10,29 @@ use te::model::Model;
 use crate::arguments::Arguments;
 use crate::files;
 
-const VALUED: [&str; 7] =
-    ["--graphml", "--sndlib", "--repetita", "--demands", "--default-bandwidth", "--default-latency", "-o"];
+const VALUED: [&str; 7] = [
+    "--graphml",
+    "--sndlib",
+    "--repetita",
+    "--demands",
+    "--default-bandwidth",
+    "--default-latency",
+    "-o",
+];
 
 /// Converts a topology, with its demands as chains without VNFs.
 pub fn run(words: &[String]) -> Result<ExitCode, Error> {
     let arguments = Arguments::parse(words, &VALUED, &["-q", "--quiet"])?;
-    let given: Vec<&str> = VALUED[..3].iter().copied().filter(|n| arguments.get(n).is_some()).collect();
+    let given: Vec<&str> = VALUED[..3]
+        .iter()
+        .copied()
+        .filter(|n| arguments.get(n).is_some())
+        .collect();
     let [format] = given[..] else {
         let message = "give exactly one of --graphml, --sndlib and --repetita";
-        return Err(InputError::new("import", Reason::Contradiction, message).in_source("command line").into());
+        return Err(InputError::new("import", Reason::Contradiction, message)
+            .in_source("command line")
+            .into());
     };
     let defaults = defaults(&arguments)?;
     let path = arguments.required(format)?;
@@ -29,14 +42,24 @@ pub fn run(words: &[String]) -> Result<ExitCode, Error> {
 }
 
 fn defaults(arguments: &Arguments) -> Result<Defaults, InputError> {
-    let optional = |name: &str| arguments.get(name).map(|_| arguments.number(name, 0.0, 0.0)).transpose();
+    let optional = |name: &str| {
+        arguments
+            .get(name)
+            .map(|_| arguments.number(name, 0.0, 0.0))
+            .transpose()
+    };
     Ok(Defaults {
         bandwidth_mbps: optional("--default-bandwidth")?.filter(|b| *b > 0.0),
         latency_ms: optional("--default-latency")?,
     })
 }
 
-fn read(format: &str, path: &str, defaults: &Defaults, demands: Option<&str>) -> Result<Model, InputError> {
+fn read(
+    format: &str,
+    path: &str,
+    defaults: &Defaults,
+    demands: Option<&str>,
+) -> Result<Model, InputError> {
     let text = files::text(path)?;
     let (mut model, mut traffic) = match format {
         "--graphml" => (graphml(&text, defaults), Vec::new()),
@@ -57,16 +80,28 @@ fn read(format: &str, path: &str, defaults: &Defaults, demands: Option<&str>) ->
 }
 
 const GENERATE: [&str; 11] = [
-    "--backbone", "--vnfs", "--coverage", "--chains", "--cpu-per-byte", "--division", "--demand", "--seed",
-    "--default-bandwidth", "--default-latency", "-o",
+    "--backbone",
+    "--vnfs",
+    "--coverage",
+    "--chains",
+    "--cpu-per-byte",
+    "--division",
+    "--demand",
+    "--seed",
+    "--default-bandwidth",
+    "--default-latency",
+    "-o",
 ];
 
 /// Generates a model on a backbone: GraphML, Repetita, SNDlib or a model, told apart by the text.
 pub fn run_generate(words: &[String]) -> Result<ExitCode, Error> {
     let arguments = Arguments::parse(words, &GENERATE, &["-q", "--quiet"])?;
     let standard = Options::default();
-    let divisions =
-        [("equal", Division::Equal), ("overbooked", Division::Overbooked), ("proportional", Division::Proportional)];
+    let divisions = [
+        ("equal", Division::Equal),
+        ("overbooked", Division::Overbooked),
+        ("proportional", Division::Proportional),
+    ];
     let options = Options {
         vnfs: arguments.count("--vnfs", standard.vnfs as u64, 1)? as usize,
         coverage: arguments.number("--coverage", standard.coverage, 0.0)?,

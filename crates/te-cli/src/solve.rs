@@ -65,7 +65,9 @@ pub fn run(words: &[String]) -> Result<ExitCode, Error> {
     let model = files::model(arguments.required("--model")?)?;
     let instance = Instance::new(&model, demand(objective))?;
     let solution = match algorithm {
-        Algorithm::Heuristic(heuristic) => heuristic::solve(&model, &instance, heuristic, objective)?,
+        Algorithm::Heuristic(heuristic) => {
+            heuristic::solve(&model, &instance, heuristic, objective)?
+        }
         Algorithm::Exact => {
             let printer = Printer::new(is_quiet(&arguments));
             let flag = interrupt();

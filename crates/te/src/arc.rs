@@ -56,21 +56,41 @@ pub struct Arc {
 impl Arc {
     /// Builds the formulation; `None` when a chain limits its routes.
     pub fn new(instance: &Instance, objective: Objective) -> Option<Arc> {
-        if !instance.max_routes.is_empty() || instance.commodities.iter().any(|c| c.limits.is_some()) {
+        if !instance.max_routes.is_empty()
+            || instance.commodities.iter().any(|c| c.limits.is_some())
+        {
             return None;
         }
-        let mut program = Program { maximise: objective.maximises(), ..Program::default() };
+        let mut program = Program {
+            maximise: objective.maximises(),
+            ..Program::default()
+        };
         let scale = (objective == Objective::Scale).then(|| program.column(1.0, f64::INFINITY));
         let mut loads: Vec<Vec<(usize, f64)>> = vec![Vec::new(); instance.rows()];
         for commodity in &instance.commodities {
-            add_commodity(instance, objective, commodity, scale, &mut program, &mut loads);
+            add_commodity(
+                instance,
+                objective,
+                commodity,
+                scale,
+                &mut program,
+                &mut loads,
+            );
         }
         let mut capacity_row = HashMap::new();
         for (row, entries) in loads.into_iter().enumerate().filter(|(_, e)| !e.is_empty()) {
             capacity_row.insert(row, program.rows.len());
-            program.rows.push((f64::NEG_INFINITY, instance.capacity[row], sum_repeated(entries)));
+            program.rows.push((
+                f64::NEG_INFINITY,
+                instance.capacity[row],
+                sum_repeated(entries),
+            ));
         }
-        Some(Arc { program, capacity_row, scale })
+        Some(Arc {
+            program,
+            capacity_row,
+            scale,
+        })
     }
 }
 
@@ -81,7 +101,11 @@ fn stops(instance: &Instance, commodity: &Commodity, z: usize) -> Vec<Stop> {
         z if z == commodity.vnfs as usize + 1 => ends(instance.sinks(commodity)),
         z => {
             let vnf = instance.stage_vnf[commodity.stage(z - 1)] as usize;
-            instance.vnfs[vnf].deployments.iter().map(|(site, _)| Stop::Site(*site)).collect()
+            instance.vnfs[vnf]
+                .deployments
+                .iter()
+                .map(|(site, _)| Stop::Site(*site))
+                .collect()
         }
     }
 }
@@ -94,7 +118,14 @@ fn node(instance: &Instance, stop: Stop) -> usize {
     instance.node_at[place as usize] as usize
 }
 
-fn add_commodity(instance: &Instance, objective: Objective, commodity: &Commodity, scale: Option<usize>, program: &mut Program, loads: &mut [Vec<(usize, f64)>]) {
+fn add_commodity(
+    instance: &Instance,
+    objective: Objective,
+    commodity: &Commodity,
+    scale: Option<usize>,
+    program: &mut Program,
+    loads: &mut [Vec<(usize, f64)>],
+) {
     let last = commodity.vnfs as usize;
     let mut arriving: HashMap<Stop, Vec<usize>> = HashMap::new();
     for z in 0..=last {
@@ -106,7 +137,9 @@ fn add_commodity(instance: &Instance, objective: Objective, commodity: &Commodit
             for to in stops(instance, commodity, z + 1) {
                 let (a, b) = (node(instance, from), node(instance, to));
                 let latency = instance.network.latency_ms(a, b);
-                if latency.is_infinite() || (v > 0.0 && instance.network.latency_ms(b, a).is_infinite()) {
+                if latency.is_infinite()
+                    || (v > 0.0 && instance.network.latency_ms(b, a).is_infinite())
+                {
                     continue;
                 }
                 let cost = match objective {
@@ -121,7 +154,8 @@ fn add_commodity(instance: &Instance, objective: Objective, commodity: &Commodit
             }
         }
         if z == 0 {
-            let mut all: Vec<(usize, f64)> = leaving.values().flatten().map(|&x| (x, 1.0)).collect();
+            let mut all: Vec<(usize, f64)> =
+                leaving.values().flatten().map(|&x| (x, 1.0)).collect();
             let (low, high) = match scale {
                 Some(alpha) => {
                     all.push((alpha, -1.0));
@@ -147,10 +181,25 @@ fn add_commodity(instance: &Instance, objective: Objective, commodity: &Commodit
 }
 
 /// Equations 4, 6 and 7 for one variable: a stage loads its links, the VNF that sends it and the one that receives it.
-fn add_loads(instance: &Instance, commodity: &Commodity, (z, w, v): (usize, f64, f64), (from, to): (Stop, Stop), x: usize, loads: &mut [Vec<(usize, f64)>]) {
+fn add_loads(
+    instance: &Instance,
+    commodity: &Commodity,
+    (z, w, v): (usize, f64, f64),
+    (from, to): (Stop, Stop),
+    x: usize,
+    loads: &mut [Vec<(usize, f64)>],
+) {
     let (a, b) = (node(instance, from), node(instance, to));
-    instance.network.path(a, b).filter(|_| w > 0.0).for_each(|(link, r)| loads[link].push((x, r * w)));
-    instance.network.path(b, a).filter(|_| v > 0.0).for_each(|(link, r)| loads[link].push((x, r * v)));
+    instance
+        .network
+        .path(a, b)
+        .filter(|_| w > 0.0)
+        .for_each(|(link, r)| loads[link].push((x, r * w)));
+    instance
+        .network
+        .path(b, a)
+        .filter(|_| v > 0.0)
+        .for_each(|(link, r)| loads[link].push((x, r * v)));
     let mut compute = |position: usize, stop: Stop| {
         let Stop::Site(site) = stop else { return };
         let vnf = instance.stage_vnf[commodity.stage(position)] as usize;

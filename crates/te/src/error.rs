@@ -98,13 +98,20 @@ impl Infeasible {
         let message = format!(
             "the chain '{chain}' has no possible route: its limits, the links it would cross or the sites of its VNFs exclude all"
         );
-        Infeasible { constraints: vec![format!("chain {chain}")], message }
+        Infeasible {
+            constraints: vec![format!("chain {chain}")],
+            message,
+        }
     }
 
     /// Demands that load no capacity, so that they can grow without end.
     pub fn unbounded() -> Infeasible {
-        let message = "no link, site or VNF limits the demands, so no factor on them is the largest".into();
-        Infeasible { constraints: Vec::new(), message }
+        let message =
+            "no link, site or VNF limits the demands, so no factor on them is the largest".into();
+        Infeasible {
+            constraints: Vec::new(),
+            message,
+        }
     }
 }
 

@@ -90,20 +90,50 @@ fn pass(highs: &Handle, program: &Program) -> bool {
         upper.push(*high);
     }
     let integrality: Vec<i32> = program.integer.iter().map(|i| i32::from(*i)).collect();
-    let (columns, rows, entries) = (program.cost.len() as i32, program.rows.len() as i32, index.len() as i32);
+    let (columns, rows, entries) = (
+        program.cost.len() as i32,
+        program.rows.len() as i32,
+        index.len() as i32,
+    );
     let sense = if program.maximise { -1 } else { 1 };
     // SAFETY: every array has the length that the counts state; format 2 is by rows. HiGHS copies them.
     let status = unsafe {
         if program.integer.contains(&true) {
             highs_sys::Highs_passMip(
-                highs.0, columns, rows, entries, 2, sense, 0.0, program.cost.as_ptr(), program.lower.as_ptr(),
-                program.upper.as_ptr(), lower.as_ptr(), upper.as_ptr(), start.as_ptr(), index.as_ptr(), value.as_ptr(),
+                highs.0,
+                columns,
+                rows,
+                entries,
+                2,
+                sense,
+                0.0,
+                program.cost.as_ptr(),
+                program.lower.as_ptr(),
+                program.upper.as_ptr(),
+                lower.as_ptr(),
+                upper.as_ptr(),
+                start.as_ptr(),
+                index.as_ptr(),
+                value.as_ptr(),
                 integrality.as_ptr(),
             )
         } else {
             highs_sys::Highs_passLp(
-                highs.0, columns, rows, entries, 2, sense, 0.0, program.cost.as_ptr(), program.lower.as_ptr(),
-                program.upper.as_ptr(), lower.as_ptr(), upper.as_ptr(), start.as_ptr(), index.as_ptr(), value.as_ptr(),
+                highs.0,
+                columns,
+                rows,
+                entries,
+                2,
+                sense,
+                0.0,
+                program.cost.as_ptr(),
+                program.lower.as_ptr(),
+                program.upper.as_ptr(),
+                lower.as_ptr(),
+                upper.as_ptr(),
+                start.as_ptr(),
+                index.as_ptr(),
+                value.as_ptr(),
             )
         }
     };
@@ -126,7 +156,11 @@ fn outcome(highs: &Handle, program: &Program) -> Outcome {
             // SAFETY: lengths as HiGHS documents: columns, columns, rows, rows.
             unsafe {
                 highs_sys::Highs_getSolution(
-                    highs.0, x.as_mut_ptr(), unused.as_mut_ptr(), activity.as_mut_ptr(), duals.as_mut_ptr(),
+                    highs.0,
+                    x.as_mut_ptr(),
+                    unused.as_mut_ptr(),
+                    activity.as_mut_ptr(),
+                    duals.as_mut_ptr(),
                 );
             }
             let value = x.iter().zip(&program.cost).map(|(x, c)| x * c).sum();

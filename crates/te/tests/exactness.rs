@@ -14,14 +14,21 @@ use te::solution::{Objective, Solution};
 const MODELS: u64 = 150;
 
 fn options() -> lp::Options {
-    lp::Options { gap: 1e-7, ..lp::Options::default() }
+    lp::Options {
+        gap: 1e-7,
+        ..lp::Options::default()
+    }
 }
 
 fn exact(model: &Model, objective: Objective) -> Option<Solution> {
     let instance = Instance::new(model, demand(objective)).ok()?;
     let solution = lp::solve(model, &instance, objective, &options(), &Monitor::default()).ok()?;
     let report = checked(model, &instance, &solution);
-    assert!(report.violations.is_empty(), "{objective:?}: {:?}", report.violations);
+    assert!(
+        report.violations.is_empty(),
+        "{objective:?}: {:?}",
+        report.violations
+    );
     Some(solution)
 }
 
@@ -31,7 +38,9 @@ fn value_and_bound_agree_with_highs_on_the_arc_formulation() {
     let mut infeasible = 0;
     for seed in 0..MODELS {
         let model = random_model(seed);
-        if std::env::var("SEED").is_ok_and(|s| s != seed.to_string()) { continue; }
+        if std::env::var("SEED").is_ok_and(|s| s != seed.to_string()) {
+            continue;
+        }
         for (i, objective) in OBJECTIVES.into_iter().enumerate() {
             let instance = Instance::new(&model, demand(objective)).expect("background fits");
             let arc = Arc::new(&instance, objective).expect("no limits");
@@ -39,22 +48,37 @@ fn value_and_bound_agree_with_highs_on_the_arc_formulation() {
             let solved = exact(&model, objective);
             match reference {
                 Outcome::Optimal(value, _) => {
-                    let solved = solved.unwrap_or_else(|| panic!("seed {seed} {objective:?}: HiGHS found {value}"));
+                    let solved = solved.unwrap_or_else(|| {
+                        panic!("seed {seed} {objective:?}: HiGHS found {value}")
+                    });
                     let scale = value.abs().max(1e-9);
                     let bound = solved.bound.expect("exact");
-                    assert!((solved.value - value).abs() <= 1e-6 * scale, "seed {seed} {objective:?}: {} against {value}", solved.value);
-                    assert!((bound - value).abs() <= 1e-6 * scale, "seed {seed} {objective:?}: bound {bound} against {value}");
+                    assert!(
+                        (solved.value - value).abs() <= 1e-6 * scale,
+                        "seed {seed} {objective:?}: {} against {value}",
+                        solved.value
+                    );
+                    assert!(
+                        (bound - value).abs() <= 1e-6 * scale,
+                        "seed {seed} {objective:?}: bound {bound} against {value}"
+                    );
                     compared[i] += 1;
                 }
                 Outcome::Infeasible => {
-                    assert!(solved.is_none(), "seed {seed} {objective:?}: HiGHS says infeasible");
+                    assert!(
+                        solved.is_none(),
+                        "seed {seed} {objective:?}: HiGHS says infeasible"
+                    );
                     infeasible += 1;
                 }
                 Outcome::Other(status) => panic!("HiGHS stopped with {status}"),
             }
         }
     }
-    assert!(compared.iter().all(|c| *c > 20) && infeasible > 5, "too few cases: {compared:?}, {infeasible} infeasible");
+    assert!(
+        compared.iter().all(|c| *c > 20) && infeasible > 5,
+        "too few cases: {compared:?}, {infeasible} infeasible"
+    );
 }
 
 #[test]
@@ -64,17 +88,35 @@ fn no_heuristic_beats_the_bound_and_every_result_checks() {
         for objective in OBJECTIVES {
             let instance = Instance::new(&model, demand(objective)).expect("background fits");
             let solved = exact(&model, objective);
-            for heuristic in [Heuristic::Dp, Heuristic::OneHop, Heuristic::DpLatency, Heuristic::Anycast, Heuristic::ComputeAware] {
-                let Ok(answer) = heuristic::solve(&model, &instance, heuristic, objective) else { continue };
+            for heuristic in [
+                Heuristic::Dp,
+                Heuristic::OneHop,
+                Heuristic::DpLatency,
+                Heuristic::Anycast,
+                Heuristic::ComputeAware,
+            ] {
+                let Ok(answer) = heuristic::solve(&model, &instance, heuristic, objective) else {
+                    continue;
+                };
                 let report = checked(&model, &instance, &answer);
-                assert!(report.violations.is_empty(), "seed {seed} {heuristic:?} {objective:?}: {:?}", report.violations);
-                let Some(bound) = solved.as_ref().and_then(|s| s.bound) else { continue };
+                assert!(
+                    report.violations.is_empty(),
+                    "seed {seed} {heuristic:?} {objective:?}: {:?}",
+                    report.violations
+                );
+                let Some(bound) = solved.as_ref().and_then(|s| s.bound) else {
+                    continue;
+                };
                 let partial = answer.status == te::solution::Status::Partial;
                 let beaten = match objective {
                     Objective::Latency => !partial && answer.value < bound * (1.0 - 1e-6),
                     _ => answer.value > bound * (1.0 + 1e-6),
                 };
-                assert!(!beaten, "seed {seed} {heuristic:?} {objective:?}: {} beats {bound}", answer.value);
+                assert!(
+                    !beaten,
+                    "seed {seed} {heuristic:?} {objective:?}: {} beats {bound}",
+                    answer.value
+                );
             }
         }
     }
@@ -84,15 +126,26 @@ fn no_heuristic_beats_the_bound_and_every_result_checks() {
 fn scaling_all_capacities_scales_the_answer() {
     for seed in 2000..2060 {
         let mut model = random_model(seed);
-        let Some(before) = exact(&model, Objective::Scale) else { continue };
+        let Some(before) = exact(&model, Objective::Scale) else {
+            continue;
+        };
         for link in &mut model.links {
             link.bandwidth_mbps *= 3.0;
             link.background_mbps *= 3.0;
         }
         model.sites.iter_mut().for_each(|s| s.capacity *= 3.0);
-        model.vnfs.iter_mut().flat_map(|v| &mut v.deployments).for_each(|d| d.capacity *= 3.0);
+        model
+            .vnfs
+            .iter_mut()
+            .flat_map(|v| &mut v.deployments)
+            .for_each(|d| d.capacity *= 3.0);
         let after = exact(&model, Objective::Scale).expect("still solvable");
-        assert!((after.value - 3.0 * before.value).abs() <= 1e-6 * after.value, "seed {seed}: {} and {}", before.value, after.value);
+        assert!(
+            (after.value - 3.0 * before.value).abs() <= 1e-6 * after.value,
+            "seed {seed}: {} and {}",
+            before.value,
+            after.value
+        );
     }
 }
 
@@ -103,16 +156,31 @@ fn a_removed_site_never_helps() {
         let model = random_model(seed);
         let mut smaller = model.clone();
         let gone = smaller.sites.len() - 1;
-        smaller.vnfs.iter_mut().for_each(|v| v.deployments.retain(|d| d.site != gone));
+        smaller
+            .vnfs
+            .iter_mut()
+            .for_each(|v| v.deployments.retain(|d| d.site != gone));
         if smaller.vnfs.iter().any(|v| v.deployments.is_empty()) {
             continue;
         }
         removed += 1;
         for objective in OBJECTIVES {
-            let (Some(before), Some(after)) = (exact(&model, objective), exact(&smaller, objective)) else { continue };
+            let (Some(before), Some(after)) =
+                (exact(&model, objective), exact(&smaller, objective))
+            else {
+                continue;
+            };
             let slack = 1e-6 * before.value.abs();
-            let helped = if objective.maximises() { after.value > before.value + slack } else { after.value < before.value - slack };
-            assert!(!helped, "seed {seed} {objective:?}: {} without, {} with the site", after.value, before.value);
+            let helped = if objective.maximises() {
+                after.value > before.value + slack
+            } else {
+                after.value < before.value - slack
+            };
+            assert!(
+                !helped,
+                "seed {seed} {objective:?}: {} without, {} with the site",
+                after.value, before.value
+            );
         }
     }
     assert!(removed > 10);
@@ -123,7 +191,14 @@ fn the_same_model_gives_the_same_bytes() {
     let model = random_model(42);
     let instance = Instance::new(&model, Demand::Full).expect("background fits");
     let write = || {
-        let mut solution = lp::solve(&model, &instance, Objective::Scale, &options(), &Monitor::default()).expect("feasible");
+        let mut solution = lp::solve(
+            &model,
+            &instance,
+            Objective::Scale,
+            &options(),
+            &Monitor::default(),
+        )
+        .expect("feasible");
         solution.seconds = 0.0;
         te::result::to_json(&model, &instance, &solution)
     };

@@ -51,11 +51,16 @@ pub fn solve(
     };
     let solution = finish(instance, objective, flows, start);
     if objective == Objective::Scale && !solution.value.is_finite() {
-        let routed: std::collections::HashSet<usize> = solution.flows.iter().map(|f| f.commodity).collect();
-        return Err(match (0..instance.commodities.len()).find(|c| !routed.contains(c)) {
-            Some(commodity) => Infeasible::no_route(&model.chains[instance.commodities[commodity].chain as usize].id),
-            None => Infeasible::unbounded(),
-        });
+        let routed: std::collections::HashSet<usize> =
+            solution.flows.iter().map(|f| f.commodity).collect();
+        return Err(
+            match (0..instance.commodities.len()).find(|c| !routed.contains(c)) {
+                Some(commodity) => Infeasible::no_route(
+                    &model.chains[instance.commodities[commodity].chain as usize].id,
+                ),
+                None => Infeasible::unbounded(),
+            },
+        );
     }
     Ok(solution)
 }

@@ -22,14 +22,23 @@ pub(super) fn place(element: &Element<'_, '_>) -> String {
 pub(super) fn document(text: &str) -> Result<Document<'_>, InputError> {
     Document::parse(text).map_err(|e| {
         let at = e.pos();
-        InputError::new(format!("line {} column {}", at.row, at.col), Reason::Syntax, format!("not XML: {e}"))
+        InputError::new(
+            format!("line {} column {}", at.row, at.col),
+            Reason::Syntax,
+            format!("not XML: {e}"),
+        )
     })
 }
 
 /// The values of an element's `<data>` children by attribute name.
-fn data<'a>(element: &Element<'a, 'a>, keys: &HashMap<&'a str, &'a str>) -> HashMap<&'a str, &'a str> {
+fn data<'a>(
+    element: &Element<'a, 'a>,
+    keys: &HashMap<&'a str, &'a str>,
+) -> HashMap<&'a str, &'a str> {
     let children = element.children().filter(|c| c.has_tag_name_local("data"));
-    children.filter_map(|c| Some((*keys.get(c.attribute("key")?)?, c.text()?.trim()))).collect()
+    children
+        .filter_map(|c| Some((*keys.get(c.attribute("key")?)?, c.text()?.trim())))
+        .collect()
 }
 
 /// Tag names regardless of namespace.
@@ -51,24 +60,39 @@ impl Local for Element<'_, '_> {
 pub fn graphml(text: &str, defaults: &Defaults) -> Result<Model, InputError> {
     let document = document(text)?;
     let root = document.root_element();
-    let graph = root.children().find(|c| c.has_tag_name_local("graph")).ok_or_else(|| {
-        InputError::new(place(&root), Reason::MissingField, "there is no <graph> element")
-    })?;
+    let graph = root
+        .children()
+        .find(|c| c.has_tag_name_local("graph"))
+        .ok_or_else(|| {
+            InputError::new(
+                place(&root),
+                Reason::MissingField,
+                "there is no <graph> element",
+            )
+        })?;
     let keys = |kind: &str| -> HashMap<&str, &str> {
         let all = root.children().filter(|c| c.has_tag_name_local("key"));
         let mine = all.filter(|k| matches!(k.attribute("for"), Some(f) if f == kind || f == "all"));
-        mine.filter_map(|k| Some((k.attribute("id")?, k.attribute("attr.name")?))).collect()
+        mine.filter_map(|k| Some((k.attribute("id")?, k.attribute("attr.name")?)))
+            .collect()
     };
     let (nodes, index) = nodes(&graph, &keys("node"))?;
     if nodes.is_empty() {
-        return Err(InputError::new(place(&graph), Reason::WrongLength, "the graph has no nodes"));
+        return Err(InputError::new(
+            place(&graph),
+            Reason::WrongLength,
+            "the graph has no nodes",
+        ));
     }
     let directed = graph.attribute("edgedefault") == Some("directed");
     let links = edges(&graph, &keys("edge"), &nodes, &index, directed, defaults)?;
     Ok(backbone(nodes, links))
 }
 
-fn nodes<'a>(graph: &Element<'a, 'a>, keys: &HashMap<&'a str, &'a str>) -> Result<(Vec<Node>, HashMap<&'a str, usize>), InputError> {
+fn nodes<'a>(
+    graph: &Element<'a, 'a>,
+    keys: &HashMap<&'a str, &'a str>,
+) -> Result<(Vec<Node>, HashMap<&'a str, usize>), InputError> {
     let mut index = HashMap::new();
     let mut nodes = Vec::new();
     let mut labels: Vec<String> = Vec::new();
@@ -88,26 +112,52 @@ fn nodes<'a>(graph: &Element<'a, 'a>, keys: &HashMap<&'a str, &'a str>) -> Resul
                 Ok(number) if number.is_finite() && number.abs() <= most => Ok(Some(number)),
                 _ => {
                     let message = format!("{name} '{text}' is no angle of at most {most} degrees");
-                    Err(InputError::new(place(&element), Reason::OutOfRange, message))
+                    Err(InputError::new(
+                        place(&element),
+                        Reason::OutOfRange,
+                        message,
+                    ))
                 }
             },
         };
         let coordinates = degrees("Latitude", 90.0)?.zip(degrees("Longitude", 180.0)?);
-        labels.push(data.get("label").filter(|l| !l.is_empty()).map_or_else(|| id.to_owned(), |l| (*l).to_owned()));
+        labels.push(
+            data.get("label")
+                .filter(|l| !l.is_empty())
+                .map_or_else(|| id.to_owned(), |l| (*l).to_owned()),
+        );
         ids.push(id);
-        nodes.push(Node { id: String::new(), coordinates });
+        nodes.push(Node {
+            id: String::new(),
+            coordinates,
+        });
     }
     // A repeated label would merge nodes; it gets the node's own id added.
     let mut count: HashMap<&str, usize> = HashMap::new();
-    labels.iter().for_each(|l| *count.entry(l).or_default() += 1);
-    let names = labels.iter().zip(&ids).map(|(l, id)| if count[l.as_str()] > 1 { format!("{l}-{id}") } else { l.clone() });
+    labels
+        .iter()
+        .for_each(|l| *count.entry(l).or_default() += 1);
+    let names = labels.iter().zip(&ids).map(|(l, id)| {
+        if count[l.as_str()] > 1 {
+            format!("{l}-{id}")
+        } else {
+            l.clone()
+        }
+    });
     for (node, name) in nodes.iter_mut().zip(unique(names.collect())) {
         node.id = name;
     }
     Ok((nodes, index))
 }
 
-fn edges<'a>(graph: &Element<'a, 'a>, keys: &HashMap<&'a str, &'a str>, nodes: &[Node], index: &HashMap<&str, usize>, directed: bool, defaults: &Defaults) -> Result<Vec<Link>, InputError> {
+fn edges<'a>(
+    graph: &Element<'a, 'a>,
+    keys: &HashMap<&'a str, &'a str>,
+    nodes: &[Node],
+    index: &HashMap<&str, usize>,
+    directed: bool,
+    defaults: &Defaults,
+) -> Result<Vec<Link>, InputError> {
     let mut links = Vec::new();
     for element in graph.children().filter(|c| c.has_tag_name_local("edge")) {
         let at = place(&element);
@@ -116,7 +166,11 @@ fn edges<'a>(graph: &Element<'a, 'a>, keys: &HashMap<&'a str, &'a str>, nodes: &
                 InputError::new(&at, Reason::MissingField, format!("an edge needs a {name}"))
             })?;
             index.get(id).copied().ok_or_else(|| {
-                InputError::new(&at, Reason::DanglingReference, format!("there is no node '{id}'"))
+                InputError::new(
+                    &at,
+                    Reason::DanglingReference,
+                    format!("there is no node '{id}'"),
+                )
             })
         };
         let (from, to) = (end("source")?, end("target")?);
@@ -124,14 +178,23 @@ fn edges<'a>(graph: &Element<'a, 'a>, keys: &HashMap<&'a str, &'a str>, nodes: &
             continue;
         }
         let data = data(&element, keys);
-        let bandwidth_mbps = speed(&data, &at)?.or(defaults.bandwidth_mbps).ok_or_else(|| {
-            let message = "the edge states no LinkSpeedRaw; give --default-bandwidth in Mbit/s";
-            InputError::new(&at, Reason::MissingField, message)
-        })?;
+        let bandwidth_mbps = speed(&data, &at)?
+            .or(defaults.bandwidth_mbps)
+            .ok_or_else(|| {
+                let message = "the edge states no LinkSpeedRaw; give --default-bandwidth in Mbit/s";
+                InputError::new(&at, Reason::MissingField, message)
+            })?;
         let latency_ms = latency(&nodes[from], &nodes[to], defaults, &at)?;
         let mut push = |from: usize, to: usize| {
             let id = format!("{}>{}", nodes[from].id, nodes[to].id);
-            links.push(Link { id, from, to, latency_ms, bandwidth_mbps, background_mbps: 0.0 });
+            links.push(Link {
+                id,
+                from,
+                to,
+                latency_ms,
+                bandwidth_mbps,
+                background_mbps: 0.0,
+            });
         };
         push(from, to);
         if !directed {
@@ -139,7 +202,10 @@ fn edges<'a>(graph: &Element<'a, 'a>, keys: &HashMap<&'a str, &'a str>, nodes: &
         }
     }
     let ids = unique(links.iter().map(|l| l.id.clone()).collect());
-    links.iter_mut().zip(ids).for_each(|(link, id)| link.id = id);
+    links
+        .iter_mut()
+        .zip(ids)
+        .for_each(|(link, id)| link.id = id);
     Ok(links)
 }
 
@@ -147,7 +213,11 @@ fn edges<'a>(graph: &Element<'a, 'a>, keys: &HashMap<&'a str, &'a str>, nodes: &
 fn speed(data: &HashMap<&str, &str>, at: &str) -> Result<Option<f64>, InputError> {
     let number = |name: &str, text: &str| match text.parse::<f64>() {
         Ok(n) if n.is_finite() && n > 0.0 => Ok(n),
-        _ => Err(InputError::new(at, Reason::OutOfRange, format!("{name} '{text}' is no speed above zero"))),
+        _ => Err(InputError::new(
+            at,
+            Reason::OutOfRange,
+            format!("{name} '{text}' is no speed above zero"),
+        )),
     };
     if let Some(raw) = data.get("LinkSpeedRaw") {
         return Ok(Some(number("LinkSpeedRaw", raw)? / 1e6));
@@ -158,5 +228,7 @@ fn speed(data: &HashMap<&str, &str>, at: &str) -> Result<Option<f64>, InputError
         Some(&"K") => 1e-3,
         _ => return Ok(None),
     };
-    data.get("LinkSpeed").map(|text| Ok(number("LinkSpeed", text)? * factor)).transpose()
+    data.get("LinkSpeed")
+        .map(|text| Ok(number("LinkSpeed", text)? * factor))
+        .transpose()
 }

@@ -25,7 +25,11 @@ struct Stated {
 /// # Errors
 /// The first mistake, with its line.
 pub fn sndlib(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), InputError> {
-    if text.trim_start().starts_with('<') { xml(text, defaults) } else { native(text, defaults) }
+    if text.trim_start().starts_with('<') {
+        xml(text, defaults)
+    } else {
+        native(text, defaults)
+    }
 }
 
 struct Names(HashMap<String, usize>);
@@ -35,18 +39,30 @@ impl Names {
         let mut index = HashMap::new();
         for (i, node) in nodes.iter().enumerate() {
             if index.insert(node.id.clone(), i).is_some() {
-                return Err(InputError::new(place, Reason::Duplicate, format!("the node '{}' appears twice", node.id)));
+                return Err(InputError::new(
+                    place,
+                    Reason::Duplicate,
+                    format!("the node '{}' appears twice", node.id),
+                ));
             }
         }
         if nodes.is_empty() {
-            return Err(InputError::new(place, Reason::WrongLength, "the network has no nodes"));
+            return Err(InputError::new(
+                place,
+                Reason::WrongLength,
+                "the network has no nodes",
+            ));
         }
         Ok(Names(index))
     }
 
     fn find(&self, id: &str, place: &str) -> Result<usize, InputError> {
         self.0.get(id).copied().ok_or_else(|| {
-            InputError::new(place, Reason::DanglingReference, format!("there is no node '{id}'"))
+            InputError::new(
+                place,
+                Reason::DanglingReference,
+                format!("there is no node '{id}'"),
+            )
         })
     }
 }
@@ -56,9 +72,10 @@ fn geographic(x: f64, y: f64) -> Option<(f64, f64)> {
 }
 
 fn number(text: &str, place: &str, name: &str) -> Result<f64, InputError> {
-    text.parse::<f64>().ok().filter(|n| n.is_finite() && (*n >= 0.0 || name == "coordinate")).ok_or_else(|| {
-        InputError::new(place, Reason::WrongType, format!("'{text}' is no {name}"))
-    })
+    text.parse::<f64>()
+        .ok()
+        .filter(|n| n.is_finite() && (*n >= 0.0 || name == "coordinate"))
+        .ok_or_else(|| InputError::new(place, Reason::WrongType, format!("'{text}' is no {name}")))
 }
 
 /// The words of a section `NAME ( … )`, line by line; brackets are words of their own.
@@ -68,11 +85,20 @@ fn section<'a>(text: &'a str, name: &str) -> Result<Vec<(String, Vec<&'a str>)>,
         words.next() != Some(name) || words.next() != Some("(")
     });
     let Some((start, _)) = lines.next() else {
-        return Err(InputError::new("line 1", Reason::MissingField, format!("there is no section {name}")));
+        return Err(InputError::new(
+            "line 1",
+            Reason::MissingField,
+            format!("there is no section {name}"),
+        ));
     };
     let mut found = Vec::new();
     for (i, line) in lines {
-        let words: Vec<&str> = line.split('#').next().unwrap_or("").split_whitespace().collect();
+        let words: Vec<&str> = line
+            .split('#')
+            .next()
+            .unwrap_or("")
+            .split_whitespace()
+            .collect();
         if words.first() == Some(&")") {
             return Ok(found);
         }
@@ -81,12 +107,20 @@ fn section<'a>(text: &'a str, name: &str) -> Result<Vec<(String, Vec<&'a str>)>,
         }
     }
     let message = format!("the section {name} does not end; is the file cut short?");
-    Err(InputError::new(format!("line {}", start + 1), Reason::Syntax, message))
+    Err(InputError::new(
+        format!("line {}", start + 1),
+        Reason::Syntax,
+        message,
+    ))
 }
 
 fn word<'a>(words: &[&'a str], at: usize, place: &str) -> Result<&'a str, InputError> {
     words.get(at).copied().ok_or_else(|| {
-        InputError::new(place, Reason::Syntax, format!("{} words, at least {} needed", words.len(), at + 1))
+        InputError::new(
+            place,
+            Reason::Syntax,
+            format!("{} words, at least {} needed", words.len(), at + 1),
+        )
     })
 }
 
@@ -95,14 +129,22 @@ fn native(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), Inpu
     for (place, words) in section(text, "NODES")? {
         let x = number(word(&words, 2, &place)?, &place, "coordinate")?;
         let y = number(word(&words, 3, &place)?, &place, "coordinate")?;
-        nodes.push(Node { id: words[0].to_owned(), coordinates: geographic(x, y) });
+        nodes.push(Node {
+            id: words[0].to_owned(),
+            coordinates: geographic(x, y),
+        });
     }
     let names = Names::of(&nodes, "section NODES")?;
     let mut stated = Vec::new();
     // id ( from to ) capacity cost routing setup ( {module cost}* )
     for (place, words) in section(text, "LINKS")? {
         let installed = number(word(&words, 5, &place)?, &place, "capacity")?;
-        let modules: Vec<&str> = words.iter().skip(10).copied().take_while(|w| *w != ")").collect();
+        let modules: Vec<&str> = words
+            .iter()
+            .skip(10)
+            .copied()
+            .take_while(|w| *w != ")")
+            .collect();
         let mut largest: f64 = 0.0;
         for pair in modules.chunks(2) {
             largest = largest.max(number(pair[0], &place, "module capacity")?);
@@ -129,13 +171,22 @@ fn native(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), Inpu
 }
 
 fn child<'a>(element: &Element<'a, 'a>, path: &[&str]) -> Option<Element<'a, 'a>> {
-    path.iter().try_fold(*element, |e, name| e.children().find(|c| c.has_tag_name_local(name)))
+    path.iter().try_fold(*element, |e, name| {
+        e.children().find(|c| c.has_tag_name_local(name))
+    })
 }
 
 fn text_at<'a>(element: &Element<'a, 'a>, path: &[&str]) -> Result<&'a str, InputError> {
-    child(element, path).and_then(|e| e.text()).map(str::trim).ok_or_else(|| {
-        InputError::new(place(element), Reason::MissingField, format!("there is no <{}>", path.join("><")))
-    })
+    child(element, path)
+        .and_then(|e| e.text())
+        .map(str::trim)
+        .ok_or_else(|| {
+            InputError::new(
+                place(element),
+                Reason::MissingField,
+                format!("there is no <{}>", path.join("><")),
+            )
+        })
 }
 
 fn xml(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), InputError> {
@@ -143,19 +194,31 @@ fn xml(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), InputEr
     let root = document.root_element();
     let list = |path: &[&str], name: &'static str| -> Result<Vec<Element<'_, '_>>, InputError> {
         let parent = child(&root, path).ok_or_else(|| {
-            InputError::new(place(&root), Reason::MissingField, format!("there is no <{}>", path.join("><")))
+            InputError::new(
+                place(&root),
+                Reason::MissingField,
+                format!("there is no <{}>", path.join("><")),
+            )
         })?;
-        Ok(parent.children().filter(move |c| c.has_tag_name_local(name)).collect())
+        Ok(parent
+            .children()
+            .filter(move |c| c.has_tag_name_local(name))
+            .collect())
     };
     let id = |e: &Element<'_, '_>| {
-        e.attribute("id").map(str::to_owned).ok_or_else(|| InputError::new(place(e), Reason::MissingField, "needs an id"))
+        e.attribute("id")
+            .map(str::to_owned)
+            .ok_or_else(|| InputError::new(place(e), Reason::MissingField, "needs an id"))
     };
     let mut nodes = Vec::new();
     for element in list(&["networkStructure", "nodes"], "node")? {
         let at = place(&element);
         let x = number(text_at(&element, &["coordinates", "x"])?, &at, "coordinate")?;
         let y = number(text_at(&element, &["coordinates", "y"])?, &at, "coordinate")?;
-        nodes.push(Node { id: id(&element)?, coordinates: geographic(x, y) });
+        nodes.push(Node {
+            id: id(&element)?,
+            coordinates: geographic(x, y),
+        });
     }
     let names = Names::of(&nodes, "<nodes>")?;
     let mut stated = Vec::new();
@@ -167,8 +230,16 @@ fn xml(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), InputEr
         };
         let mut largest: f64 = 0.0;
         let modules = child(&element, &["additionalModules"]);
-        for module in modules.iter().flat_map(|m| m.children()).filter(|m| m.has_tag_name_local("addModule")) {
-            largest = largest.max(number(text_at(&module, &["capacity"])?, &at, "module capacity")?);
+        for module in modules
+            .iter()
+            .flat_map(|m| m.children())
+            .filter(|m| m.has_tag_name_local("addModule"))
+        {
+            largest = largest.max(number(
+                text_at(&module, &["capacity"])?,
+                &at,
+                "module capacity",
+            )?);
         }
         stated.push(Stated {
             id: id(&element)?,
@@ -190,18 +261,34 @@ fn xml(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), InputEr
     Ok((assemble(nodes, stated, defaults)?, demands))
 }
 
-fn assemble(nodes: Vec<Node>, stated: Vec<Stated>, defaults: &Defaults) -> Result<Model, InputError> {
+fn assemble(
+    nodes: Vec<Node>,
+    stated: Vec<Stated>,
+    defaults: &Defaults,
+) -> Result<Model, InputError> {
     let listed: HashSet<(usize, usize)> = stated.iter().map(|s| (s.from, s.to)).collect();
     let mut links = Vec::new();
     for link in stated.iter().filter(|l| l.from != l.to) {
-        let mbps = if link.mbps > 0.0 { Some(link.mbps) } else { defaults.bandwidth_mbps };
+        let mbps = if link.mbps > 0.0 {
+            Some(link.mbps)
+        } else {
+            defaults.bandwidth_mbps
+        };
         let bandwidth_mbps = mbps.ok_or_else(|| {
-            let message = "the link has no capacity and no module; give --default-bandwidth in Mbit/s";
+            let message =
+                "the link has no capacity and no module; give --default-bandwidth in Mbit/s";
             InputError::new(&link.place, Reason::MissingField, message)
         })?;
         let latency_ms = latency(&nodes[link.from], &nodes[link.to], defaults, &link.place)?;
         let mut push = |id: String, from: usize, to: usize| {
-            links.push(Link { id, from, to, latency_ms, bandwidth_mbps, background_mbps: 0.0 });
+            links.push(Link {
+                id,
+                from,
+                to,
+                latency_ms,
+                bandwidth_mbps,
+                background_mbps: 0.0,
+            });
         };
         push(link.id.clone(), link.from, link.to);
         if !listed.contains(&(link.to, link.from)) {
@@ -209,6 +296,9 @@ fn assemble(nodes: Vec<Node>, stated: Vec<Stated>, defaults: &Defaults) -> Resul
         }
     }
     let ids = super::unique(links.iter().map(|l| l.id.clone()).collect());
-    links.iter_mut().zip(ids).for_each(|(link, id)| link.id = id);
+    links
+        .iter_mut()
+        .zip(ids)
+        .for_each(|(link, id)| link.id = id);
     Ok(backbone(nodes, links))
 }

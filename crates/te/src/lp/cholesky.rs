@@ -17,7 +17,10 @@ pub struct Cholesky {
 impl Cholesky {
     /// An empty matrix that large factorisations of use so many threads.
     pub fn new(threads: usize) -> Cholesky {
-        Cholesky { threads, ..Cholesky::default() }
+        Cholesky {
+            threads,
+            ..Cholesky::default()
+        }
     }
 
     /// A zero matrix of the given order, reusing the memory.
@@ -90,10 +93,20 @@ impl Cholesky {
         // stride n with width entries each; the panel is a copy, so nothing overlaps.
         unsafe {
             matrixmultiply::dgemm(
-                rows, width, width, 1.0,
-                panel.as_ptr(), width as isize, 1,
-                inverse.as_ptr(), 1, width as isize,
-                0.0, target.as_mut_ptr(), n as isize, 1,
+                rows,
+                width,
+                width,
+                1.0,
+                panel.as_ptr(),
+                width as isize,
+                1,
+                inverse.as_ptr(),
+                1,
+                width as isize,
+                0.0,
+                target.as_mut_ptr(),
+                n as isize,
+                1,
             );
         }
     }
@@ -116,7 +129,13 @@ impl Cholesky {
     /// A copy of the columns of a panel below a row.
     fn panel(&self, first: usize, width: usize, below: usize) -> Vec<f64> {
         let n = self.order;
-        (below..n).flat_map(|row| self.entries[row * n + first..row * n + first + width].iter().copied()).collect()
+        (below..n)
+            .flat_map(|row| {
+                self.entries[row * n + first..row * n + first + width]
+                    .iter()
+                    .copied()
+            })
+            .collect()
     }
 
     /// A22 −= L21 · L21ᵀ, lower triangle only, in strips of rows that threads share.
@@ -124,8 +143,11 @@ impl Cholesky {
         let n = self.order;
         let panel = self.panel(first, width, below);
         const ROWS: usize = 192;
-        let strips: Vec<(usize, &mut [f64])> =
-            self.entries[below * n..].chunks_mut(ROWS * n).enumerate().map(|(i, strip)| (i * ROWS, strip)).collect();
+        let strips: Vec<(usize, &mut [f64])> = self.entries[below * n..]
+            .chunks_mut(ROWS * n)
+            .enumerate()
+            .map(|(i, strip)| (i * ROWS, strip))
+            .collect();
         let work = |(offset, strip): (usize, &mut [f64])| {
             let rows = strip.len() / n;
             let columns = offset + rows;
@@ -136,10 +158,20 @@ impl Cholesky {
             // stride n with columns entries each; the panel is a copy, so nothing overlaps.
             unsafe {
                 matrixmultiply::dgemm(
-                    rows, width, columns, -1.0,
-                    left.as_ptr(), width as isize, 1,
-                    panel.as_ptr(), 1, width as isize,
-                    1.0, target.as_mut_ptr(), n as isize, 1,
+                    rows,
+                    width,
+                    columns,
+                    -1.0,
+                    left.as_ptr(),
+                    width as isize,
+                    1,
+                    panel.as_ptr(),
+                    1,
+                    width as isize,
+                    1.0,
+                    target.as_mut_ptr(),
+                    n as isize,
+                    1,
                 );
             }
         };
@@ -147,7 +179,8 @@ impl Cholesky {
             return strips.into_iter().for_each(work);
         }
         // Later strips are longer: dealing them out in turn evens the load.
-        let mut shares: Vec<Vec<(usize, &mut [f64])>> = (0..self.threads).map(|_| Vec::new()).collect();
+        let mut shares: Vec<Vec<(usize, &mut [f64])>> =
+            (0..self.threads).map(|_| Vec::new()).collect();
         for (i, strip) in strips.into_iter().enumerate() {
             shares[i % self.threads].push(strip);
         }
@@ -185,7 +218,16 @@ mod tests {
     #[test]
     fn solves_random_systems_of_orders_around_the_block_size() {
         let mut random = Random::new(7);
-        for n in [1, 2, 17, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 5, PARALLEL + 99] {
+        for n in [
+            1,
+            2,
+            17,
+            BLOCK - 1,
+            BLOCK,
+            BLOCK + 1,
+            3 * BLOCK + 5,
+            PARALLEL + 99,
+        ] {
             let factor: Vec<f64> = (0..n * n).map(|_| random.between(-1.0, 1.0)).collect();
             let entry = |i: usize, j: usize| {
                 (0..n)

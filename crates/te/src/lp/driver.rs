@@ -2,6 +2,7 @@
 
 use super::certificate::{Sweep, sweep};
 use super::columns::{Columns, Costing};
+use super::expansion::Expansion;
 use super::frank_wolfe::{FrankWolfe, Potential};
 use super::master::Restricted;
 use super::{Clock, Monitor, Options, Progress, outcome};
@@ -28,7 +29,7 @@ const STEEPEST: f64 = 400.0;
 /// Most rounds.
 const ROUNDS: usize = 200;
 
-struct Solver<'a> {
+pub(super) struct Solver<'a> {
     instance: &'a Instance,
     costing: Costing,
     options: &'a Options,
@@ -45,6 +46,8 @@ struct Solver<'a> {
     /// A routing with room on every row, and its largest utilisation; none under scale.
     interior: Option<(Vec<f64>, f64)>,
     stuck: Option<usize>,
+    /// Capacity that may be added, under scale.
+    expansion: Option<Expansion>,
 }
 
 /// Solves an instance to a certified gap.
@@ -73,6 +76,40 @@ pub fn solve(
     }
     solver.rounds(|s| s.gap() <= options.gap);
     Ok(solver.finish())
+}
+
+/// Solves the scale objective with `added` capacity to spread over the sites (the paper's cloud capacity planning).
+/// Returns the routing and the share of the added capacity for each site; the bound is that of the plan.
+///
+/// # Errors
+/// As [`solve`].
+pub fn expand(
+    model: &Model,
+    instance: &Instance,
+    added: f64,
+    options: &Options,
+    monitor: &Monitor<'_>,
+) -> Result<(Solution, Vec<f64>), Infeasible> {
+    let clock = Clock::new(options.time_limit);
+    let mut extended = instance.clone();
+    extended.capacity.push(added);
+    let mut solver = Solver::new(&extended, Objective::Scale, options, monitor, &clock);
+    solver.expansion = Some(Expansion::new(instance, added));
+    solver.warm_start();
+    if let Some(commodity) = solver.stuck {
+        return Err(outcome::stuck(model, instance, commodity));
+    }
+    if solver.value <= 0.0 {
+        return Err(Infeasible::unbounded());
+    }
+    for row in instance.links..instance.links + instance.sites {
+        solver.restricted.add_row(row);
+    }
+    solver.restricted.add_row(instance.rows());
+    solver.rounds(|s| s.gap() <= options.gap);
+    solver.thin_out();
+    let shares = solver.expansion.take().map(|e| e.best).unwrap_or_default();
+    Ok((solver.finish(), shares))
 }
 
 impl<'a> Solver<'a> {
@@ -109,6 +146,7 @@ impl<'a> Solver<'a> {
             proof: vec![0.0; instance.rows()],
             interior: None,
             stuck: None,
+            expansion: None,
         }
     }
 
@@ -151,6 +189,9 @@ impl<'a> Solver<'a> {
         if self.is_scale() {
             if most < self.value {
                 (self.value, self.best) = (most, x.to_vec());
+                if let Some(expansion) = &mut self.expansion {
+                    expansion.best.clone_from(&expansion.shares);
+                }
             }
             return;
         }
@@ -186,8 +227,22 @@ impl<'a> Solver<'a> {
         }
     }
 
+    /// Utilisations of a routing, after the capacity that is being added.
+    fn utilization(&self, x: &[f64]) -> Vec<f64> {
+        let mut utilization = utilization(self.instance, &self.columns, x);
+        if let Some(expansion) = &self.expansion {
+            expansion.relieve(&mut utilization);
+        }
+        utilization
+    }
+
     /// Proves a bound from prices and puts routes that beat `marginal` into the pool. Returns how many are new.
     fn price_out(&mut self, price: &[f64], marginal: &[f64], threshold: f64) -> usize {
+        let mut price = price.to_vec();
+        if let Some(expansion) = &self.expansion {
+            expansion.price_budget(&mut price);
+        }
+        let price = &price[..];
         let Sweep {
             bound,
             candidates,
@@ -246,12 +301,20 @@ impl<'a> Solver<'a> {
                 self.value = 0.0;
                 return;
             }
-            walk.sweep(&mut self.columns, &Potential { steepness, limit: 1.0, slope: 1.0 });
+            walk.sweep(
+                &mut self.columns,
+                &Potential {
+                    steepness,
+                    limit: 1.0,
+                    slope: 1.0,
+                },
+            );
             if sweep % WALK != 0 {
                 steepness = (steepness * 1.5f64).min(STEEPEST);
                 continue;
             }
-            self.offer(&walk.x, &walk.utilization);
+            let now = self.utilization(&walk.x);
+            self.offer(&walk.x, &now);
             for flatter in [STEEPEST, 0.25 * STEEPEST] {
                 price = walk.prices_at(flatter);
                 self.price_out(&price, &none, 0.0);
@@ -262,7 +325,8 @@ impl<'a> Solver<'a> {
                 break;
             }
         }
-        self.adopt_rows(&walk.utilization, &price);
+        let now = self.utilization(&walk.x);
+        self.adopt_rows(&now, &price);
         self.best = walk.x;
     }
 
@@ -351,7 +415,7 @@ impl<'a> Solver<'a> {
         if self.stuck.is_some() {
             return;
         }
-        for _ in 0..sweeps(self.instance) {
+        for _ in 0..WALK {
             walk.sweep(&mut self.columns, &potential);
             potential.steepness = (potential.steepness * 1.4).min(150.0);
             if self.should_stop() {
@@ -405,8 +469,16 @@ impl<'a> Solver<'a> {
                 |_| true,
                 gap,
                 tolerance,
+                &self
+                    .expansion
+                    .as_ref()
+                    .map(|e| e.loose(self.value))
+                    .unwrap_or_default(),
             );
-            let utilization = utilization(self.instance, &self.columns, &solved.x);
+            if let Some(expansion) = &mut self.expansion {
+                expansion.take(&solved.loose);
+            }
+            let utilization = self.utilization(&solved.x);
             self.offer(&solved.x, &utilization);
             let new_rows = self.add_tight_rows(&utilization);
             let threshold = 1e-3 * solved.gap / self.instance.commodities.len() as f64;
@@ -466,7 +538,7 @@ impl<'a> Solver<'a> {
                     x[column] = share(column) / kept;
                 }
             }
-            let utilization = utilization(self.instance, &self.columns, &x);
+            let utilization = self.utilization(&x);
             let most = utilization.iter().copied().fold(0.0, f64::max);
             let value = if self.is_scale() {
                 most
@@ -515,18 +587,6 @@ static QUIET: Monitor<'static> = Monitor {
     report: None,
     interrupt: None,
 };
-
-fn sweeps(_instance: &Instance) -> usize {
-    8
-}
-
-fn normalised(price: &[f64]) -> Vec<f64> {
-    let total: f64 = price.iter().sum();
-    price
-        .iter()
-        .map(|p| if total > 0.0 { p / total } else { 0.0 })
-        .collect()
-}
 
 fn utilization(instance: &Instance, columns: &Columns, x: &[f64]) -> Vec<f64> {
     let mut utilization = vec![0.0; instance.rows()];

@@ -198,8 +198,16 @@ impl<'a> FrankWolfe<'a> {
     /// Prices of the present utilisations under scale, by a potential of the given steepness; their sum is one.
     pub fn prices_at(&self, steepness: f64) -> Vec<f64> {
         let limit = self.utilization.iter().copied().fold(0.0, f64::max);
-        let potential = Potential { steepness: steepness / limit, limit, slope: 1.0 };
-        let price: Vec<f64> = self.utilization.iter().map(|u| potential.price(*u)).collect();
+        let potential = Potential {
+            steepness: steepness / limit,
+            limit,
+            slope: 1.0,
+        };
+        let price: Vec<f64> = self
+            .utilization
+            .iter()
+            .map(|u| potential.price(*u))
+            .collect();
         let total: f64 = price.iter().sum();
         price.iter().map(|p| p / total).collect()
     }

@@ -15,7 +15,7 @@ use super::cholesky::Cholesky;
 pub struct Master {
     /// Number of coupling rows.
     pub rows: usize,
-    /// First column of each block, and the end.
+    /// First column of each block, and the end. Columns after the last block are loose: no convexity row binds them.
     pub blocks: Vec<u32>,
     /// First entry of each column, and the end.
     pub start: Vec<u32>,
@@ -93,6 +93,11 @@ impl Master {
         (&self.row[range.clone()], &self.value[range])
     }
 
+    /// The columns that belong to no block.
+    fn loose(&self) -> std::ops::Range<usize> {
+        self.blocks[self.blocks.len() - 1] as usize..self.columns()
+    }
+
     fn block(&self, index: usize) -> std::ops::Range<usize> {
         self.blocks[index] as usize..self.blocks[index + 1] as usize
     }
@@ -128,6 +133,9 @@ impl Master {
                 .iter_mut()
                 .for_each(|x| *x = x.max(least) / sum);
         }
+        for column in self.loose() {
+            point.x[column] = point.x[column].max(1e-6);
+        }
         let mut load = Vec::new();
         self.load(&point.x, &mut load);
         if self.scale {
@@ -141,6 +149,19 @@ impl Master {
         for (row, price) in point.price.iter_mut().enumerate() {
             let slack = self.limit[row] + point.t - load[row];
             *price = price.max(0.3 * mu / slack.max(1e-12));
+        }
+        // A loose column's reduced cost is made positive by the row that it fills.
+        for column in self.loose() {
+            let reduced = self.cost[column] + self.priced(column, &point.price);
+            let needed = mu.max(1e-9) / point.x[column].max(1e-9);
+            let (rows, values) = self.entries(column);
+            if let Some(at) = values
+                .iter()
+                .position(|v| *v > 0.0)
+                .filter(|_| reduced < needed)
+            {
+                point.price[rows[at] as usize] += (needed - reduced) / values[at];
+            }
         }
         if self.scale {
             let total: f64 = point.price.iter().sum();
@@ -209,6 +230,10 @@ impl Master {
                 work.reduced.push(reduced.max(1e-18));
             }
         }
+        for column in self.loose() {
+            work.reduced
+                .push((self.cost[column] + self.priced(column, &point.price)).max(1e-18));
+        }
         work.theta.clear();
         work.theta
             .extend(point.x.iter().zip(&work.reduced).map(|(x, z)| x / z));
@@ -235,6 +260,13 @@ impl Master {
             let total: f64 = work.theta[range.clone()].iter().sum();
             work.weight.push(total);
             self.add_block(matrix, work, range, heaviest, light);
+        }
+        for column in self.loose() {
+            let (rows, values) = self.entries(column);
+            work.difference.clear();
+            work.difference
+                .extend(rows.iter().copied().zip(values.iter().copied()));
+            rank_one(matrix, &work.difference, work.theta[column]);
         }
         matrix.factorise();
         work.border.clear();
@@ -265,7 +297,13 @@ impl Master {
         light: f64,
     ) {
         let (pivot_rows, pivot_values) = self.entries(pivot);
-        let theta = |work: &Work, c: usize| if c == pivot || work.theta[c] > light { work.theta[c] } else { 0.0 };
+        let theta = |work: &Work, c: usize| {
+            if c == pivot || work.theta[c] > light {
+                work.theta[c]
+            } else {
+                0.0
+            }
+        };
         let total: f64 = range.clone().map(|c| theta(work, c)).sum();
         let others = range.clone().filter(|&c| theta(work, c) > 0.0).count() - 1;
         // `dense` gathers Σ θ d; with one other column it is that column's difference alone.
@@ -334,6 +372,12 @@ impl Master {
                 }
             }
         }
+        for column in self.loose() {
+            let (rows, values) = self.entries(column);
+            for (&r, &v) in rows.iter().zip(values) {
+                rhs[r as usize] += v * work.h[column];
+            }
+        }
         work.dprice.clear();
         work.dprice.resize(self.rows, 0.0);
         work.dt = 0.0;
@@ -394,6 +438,11 @@ impl Master {
                 *dz -= shift;
                 work.dx.push(work.h[column] - work.theta[column] * *dz);
             }
+        }
+        for column in self.loose() {
+            let dz = self.priced(column, &work.dprice);
+            work.dz.push(dz);
+            work.dx.push(work.h[column] - work.theta[column] * dz);
         }
         // From the columns' steps, not from the complementarity: slacks must follow what is really loaded.
         let mut ds = std::mem::take(&mut work.ds);

@@ -26,6 +26,17 @@ pub struct Solved {
     pub marginal: Vec<f64>,
     /// Complementarity gap reached.
     pub gap: f64,
+    /// Values of the loose columns.
+    pub loose: Vec<f64>,
+}
+
+/// Columns that belong to no commodity, such as capacity that a plan may add.
+#[derive(Debug, Default)]
+pub struct Loose {
+    /// Rows and coefficients of each, rows ascending.
+    pub columns: Vec<Vec<(u32, f64)>>,
+    /// Their values to start from.
+    pub x: Vec<f64>,
 }
 
 impl Restricted {
@@ -60,6 +71,7 @@ impl Restricted {
         keep: impl Fn(usize) -> bool,
         gap: f64,
         tolerance: f64,
+        loose: &Loose,
     ) -> Solved {
         let commodities = columns.commodity.last().map_or(0, |_| {
             columns
@@ -69,10 +81,11 @@ impl Restricted {
                 .map_or(0, |m| *m as usize + 1)
         });
         let mut fixed: Vec<Option<u32>> = vec![None; commodities];
-        let (master, mut point) = self.build(columns, scale, x, price, &keep, &mut fixed);
+        let (mut master, mut point) = self.build(columns, scale, x, price, &keep, &mut fixed);
+        self.add_loose(loose, &mut master, &mut point);
         let count = (master.columns() + master.rows) as f64;
         let (reached, _) = master.solve(&mut point, gap / count, tolerance);
-        self.spread(columns, &fixed, &master, &point, reached)
+        self.spread(columns, &fixed, &point, reached)
     }
 
     fn build(
@@ -131,6 +144,22 @@ impl Restricted {
         (master, point)
     }
 
+    fn add_loose(&self, loose: &Loose, master: &mut Master, point: &mut Point) {
+        for (column, &x) in loose.columns.iter().zip(&loose.x) {
+            for &(row, value) in column {
+                let local = self.local[row as usize];
+                if local != NONE {
+                    master.row.push(local);
+                    master.value.push(value);
+                }
+            }
+            sort_tail(master);
+            master.start.push(master.row.len() as u32);
+            master.cost.push(0.0);
+            point.x.push(x);
+        }
+    }
+
     fn for_local(&self, columns: &Columns, column: usize, mut f: impl FnMut(u32, f64)) {
         let (rows, loads) = columns.loads(column);
         for (&r, &l) in rows.iter().zip(loads) {
@@ -141,23 +170,18 @@ impl Restricted {
         }
     }
 
-    fn spread(
-        &self,
-        columns: &Columns,
-        fixed: &[Option<u32>],
-        master: &Master,
-        point: &Point,
-        gap: f64,
-    ) -> Solved {
+    fn spread(&self, columns: &Columns, fixed: &[Option<u32>], point: &Point, gap: f64) -> Solved {
         let mut solved = Solved {
             x: vec![0.0; columns.len()],
             price: vec![0.0; self.local.len()],
             marginal: vec![0.0; fixed.len()],
             gap,
+            loose: Vec::new(),
         };
         for (&row, &price) in self.rows.iter().zip(&point.price) {
             solved.price[row as usize] = price;
         }
+        solved.loose = point.x[self.columns.len()..].to_vec();
         for (&column, &x) in self.columns.iter().zip(&point.x) {
             solved.x[column as usize] = x;
         }
@@ -172,7 +196,6 @@ impl Restricted {
                     columns.cost[column] + columns.priced(column, &solved.price);
             }
         }
-        debug_assert_eq!(master.columns(), point.x.len());
         solved
     }
 }

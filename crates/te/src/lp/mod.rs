@@ -8,6 +8,7 @@ mod certificate;
 mod cholesky;
 mod columns;
 mod driver;
+mod expansion;
 mod frank_wolfe;
 mod interior;
 mod master;
@@ -16,7 +17,7 @@ mod outcome;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub use driver::solve;
+pub use driver::{expand, solve};
 
 /// When to stop, and how to work.
 #[derive(Debug, Clone)]

@@ -7,21 +7,38 @@ use te::model::*;
 use te::random::Random;
 use te::solution::{Objective, Solution};
 
-pub const OBJECTIVES: [Objective; 3] = [Objective::Throughput, Objective::Scale, Objective::Latency];
+pub const OBJECTIVES: [Objective; 3] =
+    [Objective::Throughput, Objective::Scale, Objective::Latency];
 
 /// A connected backbone with parallel links, background, several sites on a node, chains of 0 to 4 VNFs with
 /// traffic for each stage, repeated VNFs, several ends, fixed shares, parts that must be carried, priorities.
 pub fn random_model(seed: u64) -> Model {
     let mut random = Random::new(seed);
     let count = 3 + random.below(5);
-    let nodes = (0..count).map(|i| Node { id: format!("n{i}"), coordinates: None }).collect();
+    let nodes = (0..count)
+        .map(|i| Node {
+            id: format!("n{i}"),
+            coordinates: None,
+        })
+        .collect();
     let mut links = Vec::new();
     let mut pair = |random: &mut Random, a: usize, b: usize| {
         let latency_ms = [1.0, 2.0, 2.5, 4.0][random.below(4)];
         for (from, to) in [(a, b), (b, a)] {
             let bandwidth_mbps = random.between(50.0, 150.0);
-            let background_mbps = if random.below(2) == 0 { 0.0 } else { random.between(0.0, 20.0) };
-            links.push(Link { id: format!("l{}", links.len()), from, to, latency_ms, bandwidth_mbps, background_mbps });
+            let background_mbps = if random.below(2) == 0 {
+                0.0
+            } else {
+                random.between(0.0, 20.0)
+            };
+            links.push(Link {
+                id: format!("l{}", links.len()),
+                from,
+                to,
+                latency_ms,
+                bandwidth_mbps,
+                background_mbps,
+            });
         }
     };
     for i in 0..count {
@@ -33,7 +50,11 @@ pub fn random_model(seed: u64) -> Model {
         pair(&mut random, a, b);
     }
     let sites: Vec<Site> = (0..1 + random.below(count + 1))
-        .map(|i| Site { id: format!("s{i}"), node: random.below(count), capacity: random.between(100.0, 600.0) })
+        .map(|i| Site {
+            id: format!("s{i}"),
+            node: random.below(count),
+            capacity: random.between(100.0, 600.0),
+        })
         .collect();
     let vnfs: Vec<Vnf> = (0..2 + random.below(4))
         .map(|i| {
@@ -41,13 +62,26 @@ pub fn random_model(seed: u64) -> Model {
             let deployments = random
                 .sample(sites.len(), places)
                 .into_iter()
-                .map(|site| Deployment { site, capacity: random.between(30.0, 300.0) })
+                .map(|site| Deployment {
+                    site,
+                    capacity: random.between(30.0, 300.0),
+                })
                 .collect();
-            let load_per_mbps = if random.below(6) == 0 { 0.0 } else { random.between(0.2, 2.0) };
-            Vnf { id: format!("f{i}"), load_per_mbps, deployments }
+            let load_per_mbps = if random.below(6) == 0 {
+                0.0
+            } else {
+                random.between(0.2, 2.0)
+            };
+            Vnf {
+                id: format!("f{i}"),
+                load_per_mbps,
+                deployments,
+            }
         })
         .collect();
-    let chains = (0..2 + random.below(9)).map(|i| random_chain(&mut random, i, count, vnfs.len())).collect();
+    let chains = (0..2 + random.below(9))
+        .map(|i| random_chain(&mut random, i, count, vnfs.len()))
+        .collect();
     Model {
         nodes,
         links,
@@ -74,7 +108,15 @@ fn random_chain(random: &mut Random, index: usize, nodes: usize, vnfs: usize) ->
     let forward = random.between(1.0, 15.0);
     let per_stage = random.below(2) == 0;
     let mut traffic = |base: f64| -> Vec<f64> {
-        (0..stages).map(|_| if per_stage { base * random.between(0.5, 1.5) } else { base }).collect()
+        (0..stages)
+            .map(|_| {
+                if per_stage {
+                    base * random.between(0.5, 1.5)
+                } else {
+                    base
+                }
+            })
+            .collect()
     };
     let forward_mbps = traffic(forward);
     let reverse_mbps = traffic(forward * 0.3);
@@ -97,9 +139,16 @@ fn random_chain(random: &mut Random, index: usize, nodes: usize, vnfs: usize) ->
 pub fn checked(model: &Model, instance: &Instance, solution: &Solution) -> Report {
     let text = te::result::to_json(model, instance, solution);
     let document = te::json::parse(text.as_bytes()).expect("what we write is JSON");
-    te::check::check(model, &te::result::read(&document, model).expect("what we write is a result"))
+    te::check::check(
+        model,
+        &te::result::read(&document, model).expect("what we write is a result"),
+    )
 }
 
 pub fn demand(objective: Objective) -> te::instance::Demand {
-    if objective == Objective::Throughput { te::instance::Demand::Partial } else { te::instance::Demand::Full }
+    if objective == Objective::Throughput {
+        te::instance::Demand::Partial
+    } else {
+        te::instance::Demand::Full
+    }
 }

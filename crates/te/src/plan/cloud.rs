@@ -1,0 +1,81 @@
+//! Cloud capacity planning: where to add compute so that the demands can grow most.
+
+use crate::error::Infeasible;
+use crate::instance::{Demand, Instance};
+use crate::lp::{self, Monitor, Options};
+use crate::model::Model;
+use crate::solution::{Objective, Solution, Status, value};
+
+/// A plan and its comparison.
+#[derive(Debug, Clone)]
+pub struct CloudPlan {
+    /// The model with the plan carried out.
+    pub model: Model,
+    /// Capacity added to each site, load units.
+    pub added: Vec<f64>,
+    /// Routing on the planned model; its bound is that of the whole planning problem.
+    pub solution: Solution,
+    /// The factor that the same capacity supports when it is spread evenly over the sites.
+    pub uniform: f64,
+}
+
+/// A model whose sites got more capacity; VNFs keep their shares of their sites.
+pub fn with_capacity(model: &Model, added: &[f64]) -> Model {
+    let mut planned = model.clone();
+    for vnf in &mut planned.vnfs {
+        for deployment in &mut vnf.deployments {
+            deployment.capacity *=
+                1.0 + added[deployment.site] / model.sites[deployment.site].capacity;
+        }
+    }
+    for (site, added) in planned.sites.iter_mut().zip(added) {
+        site.capacity += added;
+    }
+    planned
+}
+
+/// Plans where to add `capacity` load units.
+///
+/// # Errors
+/// As [`lp::solve`]; also a model without sites.
+pub fn plan(
+    model: &Model,
+    capacity: f64,
+    options: &Options,
+    monitor: &Monitor<'_>,
+) -> Result<CloudPlan, Infeasible> {
+    if model.sites.is_empty() {
+        let message = "the model has no site that capacity could be added to".into();
+        return Err(Infeasible {
+            constraints: Vec::new(),
+            message,
+        });
+    }
+    let instance = Instance::new(model, Demand::Full)?;
+    let (mut solution, shares) = lp::expand(model, &instance, capacity, options, monitor)?;
+    let added: Vec<f64> = shares.iter().map(|share| share * capacity).collect();
+    let planned = with_capacity(model, &added);
+    let planned_instance = Instance::new(&planned, Demand::Full)?;
+    solution.value = value(&planned_instance, Objective::Scale, &solution.flows);
+    if solution.gap().is_some_and(|gap| gap <= options.gap) {
+        solution.status = Status::Optimal;
+    }
+    let even = with_capacity(
+        model,
+        &vec![capacity / model.sites.len() as f64; model.sites.len()],
+    );
+    let uniform = lp::solve(
+        &even,
+        &Instance::new(&even, Demand::Full)?,
+        Objective::Scale,
+        options,
+        monitor,
+    )?
+    .value;
+    Ok(CloudPlan {
+        model: planned,
+        added,
+        solution,
+        uniform,
+    })
+}
