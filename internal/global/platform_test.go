@@ -90,9 +90,30 @@ func newPlatform(t testing.TB, names ...string) *platform {
 		p.sites[name] = p.startSite(name, config)
 	}
 	p.hq = p.sites[names[0]]
+	p.awaitLinks()
 	p.config = Config{Engineering: testEngineering(t), Patience: 300 * time.Millisecond, PrepareTimeout: 2 * time.Second,
 		DeleteDrainLimit: 500 * time.Millisecond, DrainLimit: time.Second, Logger: p.log}
 	return p
+}
+
+// awaitLinks waits until every site can be reached from the first.
+func (p *platform) awaitLinks() {
+	p.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		links, err := p.hq.connection.Links(testContext(p.t))
+		up := 0
+		for _, l := range links {
+			if l.Up {
+				up++
+			}
+		}
+		if err == nil && up == len(p.sites)-1 {
+			return
+		}
+		if time.Now().After(deadline) {
+			p.t.Fatalf("links: %v, %v", links, err)
+		}
+	}
 }
 
 func (p *platform) startSite(name string, config bus.ServerConfig) *fakeSite {

@@ -87,15 +87,6 @@ func sitesOfVersion(v *control.ChainVersion) []string {
 	return slices.Compact(sites)
 }
 
-func allSites(record *control.ChainRecord) []string {
-	var sites []string
-	for _, v := range record.GetVersions() {
-		sites = append(sites, sitesOfVersion(v)...)
-	}
-	slices.Sort(sites)
-	return slices.Compact(sites)
-}
-
 // activeVersion is the one that new connections take, nil where none is.
 func activeVersion(record *control.ChainRecord) *control.ChainVersion {
 	return versionIn(record, control.VersionState_VERSION_STATE_ACTIVE)
