@@ -67,6 +67,9 @@ func freeAddress(t testing.TB) string {
 // newPlatform starts linked sites; the first runs the Global Switchboard.
 func newPlatform(t testing.TB, names ...string) *platform {
 	t.Helper()
+	if parallel, ok := t.(*testing.T); ok {
+		parallel.Parallel() // they wait more than they work
+	}
 	p := &platform{t: t, log: quiet(), sites: map[string]*fakeSite{}}
 	if os.Getenv("SWITCHBOARD_TEST_LOG") != "" {
 		p.log = slog.Default()
@@ -85,7 +88,7 @@ func newPlatform(t testing.TB, names ...string) *platform {
 			t.Fatal(err)
 		}
 		if i > 0 {
-			config.Peers = []bus.Peer{{Site: names[0], Address: addresses[names[0]]}}
+			config.Peers = []bus.Peer{{Site: names[0], Address: addresses[names[0]], Dial: bus.DialAlways}}
 		}
 		p.sites[name] = p.startSite(name, config)
 	}
@@ -266,6 +269,62 @@ func (s *fakeSite) participate(service string, capacity map[string]float64) *par
 	}
 	go func() { _ = one.Serve(ctx, s.connection, service) }()
 	return one
+}
+
+// reservations are what a participant's store holds.
+func (s *fakeSite) reservations(service string) []*control.ReservationRecord {
+	s.p.t.Helper()
+	entries, err := s.connection.Local("p_"+bucketName(service)).List(testContext(s.p.t), "")
+	if err != nil {
+		s.p.t.Fatal(err)
+	}
+	var all []*control.ReservationRecord
+	for _, e := range entries {
+		r := &control.ReservationRecord{}
+		if err := proto.Unmarshal(e.Value, r); err != nil {
+			s.p.t.Fatal(err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// disagreement reports how participants differ from the published records: each must hold exactly the labels there are, and
+// nothing in doubt. "" where they agree.
+func (p *platform) disagreement() string {
+	labels := map[uint32]bool{}
+	entries, err := p.hq.connection.Published().List(testContext(p.t), "chain")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, e := range entries {
+		record := &control.ChainRecord{}
+		if err := proto.Unmarshal(e.Value, record); err != nil {
+			p.t.Fatal(err)
+		}
+		for _, v := range record.Versions {
+			labels[v.ChainLabel] = true
+		}
+	}
+	for _, at := range []struct {
+		site    *fakeSite
+		service string
+	}{{p.hq, "vnf.firewall"}, {p.hq, "edge"}, {p.sites["office"], "edge"}} {
+		held := map[uint32]bool{}
+		for _, r := range at.site.reservations(at.service) {
+			content := len(r.GetPrepare().GetAllocations())+len(r.GetPrepare().GetEdges()) > 0
+			switch {
+			case r.State == control.TransactionState_TRANSACTION_STATE_PREPARING:
+				return fmt.Sprintf("%s at %s is in doubt about %s", at.service, at.site.name, r.Transaction)
+			case r.State == control.TransactionState_TRANSACTION_STATE_COMMITTED && content:
+				held[r.Prepare.ChainLabel] = true
+			}
+		}
+		if fmt.Sprint(held) != fmt.Sprint(labels) {
+			return fmt.Sprintf("%s at %s holds %v, the records have %v", at.service, at.site.name, held, labels)
+		}
+	}
+	return ""
 }
 
 func bucketName(service string) string {
