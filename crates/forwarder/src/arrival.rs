@@ -2,7 +2,7 @@
 
 use crate::counters::{Drop, Event, Reason};
 use crate::frame::Frame;
-use crate::neighbours::{self, framed};
+use crate::neighbours::{self, Waiting, framed};
 use crate::pipeline::{Output, Pipeline};
 use crate::registry::{HopId, PlaceId};
 use crate::rules::{
@@ -427,8 +427,7 @@ impl<F: Frame> Pipeline<F> {
         let sender = Ipv4Addr::from(arp.sender).into();
         self.heard(at, sender, arp.sender_mac, now, out);
         if arp.operation == Operation::Request && own(Ipv4Addr::from(arp.target).into()) {
-            out.made
-                .push((at.port, neighbours::arp_answer(&arp, at.mac, at.vlan)));
+            out.make(at.port, neighbours::arp_answer(&arp, at.mac, at.vlan));
             self.counters.event(Event::NeighbourAnswered);
         } else {
             self.counters.event(Event::NeighbourHeard);
@@ -480,7 +479,7 @@ impl<F: Frame> Pipeline<F> {
             .flatten();
         match answer {
             Some(answer) => {
-                out.made.push((at.port, answer));
+                out.make(at.port, answer);
                 self.counters.event(Event::NeighbourAnswered);
             }
             None => self.counters.event(Event::NeighbourHeard),
@@ -490,11 +489,19 @@ impl<F: Frame> Pipeline<F> {
 
     /// Learns a neighbour's address and sends what waited for it.
     fn heard(&mut self, at: Ingress, who: IpAddr, mac: MacAddress, now: u32, out: &mut Output<F>) {
-        for (port, mut frame) in self.neighbours.learn((at.port, at.vlan, who), mac, now) {
-            if let Some(destination) = frame.data_mut().first_chunk_mut::<6>() {
-                *destination = mac.0;
+        for waiting in self.neighbours.learn((at.port, at.vlan, who), mac, now) {
+            match waiting {
+                Waiting::Received(port, mut frame) => {
+                    if let Some(destination) = frame.data_mut().first_chunk_mut::<6>() {
+                        *destination = mac.0;
+                    }
+                    out.send(port, frame);
+                }
+                Waiting::Made(port, mut bytes) => {
+                    bytes[..6].copy_from_slice(&mac.0);
+                    out.make(port, bytes);
+                }
             }
-            out.send(port, frame);
         }
     }
 
@@ -520,10 +527,10 @@ impl<F: Frame> Pipeline<F> {
         }
         icmp::echo_reply_in_place(v6, packet, ip.transport_offset);
         let ether_type = if v6 { ethernet::IPV6 } else { ethernet::IPV4 };
-        out.made.push((
+        out.make(
             at.port,
             framed(header.source, at.mac, at.vlan, ether_type, packet),
-        ));
+        );
         self.counters.event(Event::EchoAnswered);
         Ok(Accepted::Control)
     }
@@ -540,13 +547,12 @@ impl<F: Frame> Pipeline<F> {
         out: &mut Output<F>,
     ) {
         if let Some((ether_type, packet)) = edge_error(edge, error, about) {
-            out.made
-                .push((at.port, framed(to, at.mac, at.vlan, ether_type, &packet)));
+            out.make(at.port, framed(to, at.mac, at.vlan, ether_type, &packet));
             self.counters.event(Event::IcmpErrorSent);
         }
     }
 
-    fn forget(&mut self, place: PlaceId, tuple: &FiveTuple) {
+    pub(crate) fn forget(&mut self, place: PlaceId, tuple: &FiveTuple) {
         match tuple.addresses {
             wire::Addresses::V4 {
                 source,

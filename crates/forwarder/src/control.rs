@@ -5,14 +5,14 @@ use crate::ports::Ports;
 use crate::registry::{PlaceName, Registry};
 use crate::rules::{self, Hop, Place, Rules};
 use crate::trace::Trace;
-use crate::worker::{Command, Report, Worker};
+use crate::worker::{Command, Commands, Report, Worker};
 use contracts::forwarder as contract;
 use dpdk::Pool;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, io, thread};
 
@@ -32,7 +32,7 @@ pub struct Control {
     refused: Option<(u64, String)>,
     incarnation: u64,
     flow_entries_limit: u64,
-    worker: Sender<Command>,
+    worker: Commands,
     thread: Option<thread::JoinHandle<()>>,
 }
 
@@ -53,8 +53,7 @@ impl Control {
     /// There is no memory for the flow tables, or the thread does not start.
     pub fn start(identity: Identity, pool: Pool, settings: &Settings) -> io::Result<Control> {
         let pipeline = Pipeline::new(settings, &Rules::empty()).map_err(io::Error::other)?;
-        let (worker, commands) = mpsc::channel();
-        let run = Worker::new(pool, pipeline, commands);
+        let (run, worker) = Worker::new(pool, pipeline)?;
         let thread = thread::Builder::new()
             .name("worker-0".to_string())
             .spawn(move || run.run())?;
@@ -141,7 +140,7 @@ impl Control {
             .recv_timeout(PATIENCE)
             .map_err(|_| "the worker does not answer")?;
         drop(given_up);
-        for port in closing_ports {
+        for port in closing_ports.into_iter().flatten() {
             if let Err(error) = port.close(Vec::new()) {
                 eprintln!("switchboard-forwarder: {error}");
             }

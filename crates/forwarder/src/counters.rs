@@ -76,8 +76,12 @@ named! {
         NoHeadroom = "no_headroom",
         /// The port did not take the packet.
         PortFull = "port_full",
-        /// No buffer was free for an answer or fragment.
+        /// No buffer was free for a received packet, an answer or a fragment.
         NoBuffer = "no_buffer",
+        /// A frame that a buffer cannot hold.
+        FrameTooLong = "frame_too_long",
+        /// Checksums or segments were left to the port in a way that it does not know.
+        OffloadUnknown = "offload_unknown",
     }
 }
 

@@ -3,10 +3,10 @@
 use crate::arrival::{Arrival, edge_error};
 use crate::counters::{Drop, Event, Reason};
 use crate::frame::Frame;
-use crate::neighbours::{Lookup, framed, question};
+use crate::neighbours::{Lookup, Waiting, framed, question};
 use crate::pipeline::{Output, Pipeline};
 use crate::registry::HopId;
-use crate::rules::{AttachmentHop, AttachmentKind, EdgeHop, Hop, PeerHop, Rules, Side};
+use crate::rules::{AttachmentHop, AttachmentKind, EdgeHop, Hop, PeerHop, Rules, Side, Underlay};
 use std::net::IpAddr;
 use wire::fragment::fragment_v4;
 use wire::ip::Fragmentation;
@@ -29,7 +29,7 @@ impl<F: Frame> Pipeline<F> {
         match rules.hop(hop).ok_or(Drop::HopGone)? {
             Hop::Peer(peer) => self.send_to_peer(rules, arrival, peer, frame, now, out),
             Hop::Attachment(attachment) => {
-                self.send_to_attachment(rules, arrival, attachment, frame, out)
+                self.send_to_attachment(rules, arrival, attachment, frame, now, out)
             }
             Hop::Edge(edge) => self.send_to_edge(rules, arrival, edge, frame, now, out),
         }
@@ -51,6 +51,7 @@ impl<F: Frame> Pipeline<F> {
                 arrival,
                 &frame,
                 peer.inner_mtu,
+                now,
                 out,
                 |this, fragment, out| this.make_tunnelled(rules, arrival, peer, fragment, now, out),
             );
@@ -68,12 +69,7 @@ impl<F: Frame> Pipeline<F> {
             entropy,
             &context,
         );
-        let own = underlay
-            .addresses
-            .iter()
-            .map(|own| own.address())
-            .find(|own| own.is_ipv4() == peer.next_hop.is_ipv4());
-        let own = own.ok_or(Drop::HopGone)?;
+        let own = underlay_address(underlay, peer).ok_or(Drop::HopGone)?;
         self.send_resolved(
             rules,
             (underlay.port, 0, peer.next_hop),
@@ -104,19 +100,9 @@ impl<F: Frame> Pipeline<F> {
             &context(rules, arrival)?,
         );
         bytes.extend_from_slice(fragment);
+        let own = underlay_address(underlay, peer).ok_or(Drop::HopGone)?;
         let key = (underlay.port, 0, peer.next_hop);
-        let own = underlay.addresses.first().ok_or(Drop::HopGone)?.address();
-        match self.neighbours.look_up(key, own, now) {
-            Lookup::Known(mac) => {
-                bytes[..6].copy_from_slice(&mac.0);
-                out.made.push((underlay.port, bytes));
-                Ok(())
-            }
-            lookup => {
-                self.ask(rules, lookup, key, own, out);
-                Err(Drop::NeighbourUnresolved.into())
-            }
-        }
+        self.send_made(rules, key, own, bytes, now, out)
     }
 
     #[inline]
@@ -126,6 +112,7 @@ impl<F: Frame> Pipeline<F> {
         arrival: &Arrival,
         attachment: &AttachmentHop,
         mut frame: F,
+        now: u32,
         out: &mut Output<F>,
     ) -> Result<(), Reason> {
         let way = attachment_way(attachment, arrival.direction);
@@ -137,12 +124,13 @@ impl<F: Frame> Pipeline<F> {
                 arrival,
                 &frame,
                 attachment.mtu,
+                now,
                 out,
                 |_, fragment, out| {
-                    out.made.push((
+                    out.make(
                         way.port,
                         framed(way.mac, source, way.vlan, ether_type, fragment),
-                    ));
+                    );
                     Ok(())
                 },
             );
@@ -164,7 +152,7 @@ impl<F: Frame> Pipeline<F> {
         let destination = arrival.ip.tuple.destination();
         let next_hop = edge.next_hop(destination).ok_or(Drop::EdgeNoNextHop)?;
         let source = rules.ports.get(edge.port).ok_or(Drop::HopGone)?.mac;
-        if !arrival.is_error && arrival.ip.fragmentation == Fragmentation::Whole {
+        if !arrival.is_error && !matches!(arrival.ip.fragmentation, Fragmentation::Later { .. }) {
             self.expect_answer(edge, arrival, now);
         }
         self.clamp_segment_size(rules, edge, arrival, &mut frame);
@@ -179,19 +167,12 @@ impl<F: Frame> Pipeline<F> {
                 arrival,
                 &frame,
                 edge.mtu,
+                now,
                 out,
-                |this, fragment, out| match this.neighbours.look_up(key, own, now) {
-                    Lookup::Known(mac) => {
-                        out.made.push((
-                            edge.port,
-                            framed(mac, source, edge.vlan, ether_type, fragment),
-                        ));
-                        Ok(())
-                    }
-                    lookup => {
-                        this.ask(rules, lookup, key, own, out);
-                        Err(Drop::NeighbourUnresolved.into())
-                    }
+                |this, fragment, out| {
+                    let nobody = MacAddress::default();
+                    let bytes = framed(nobody, source, edge.vlan, ether_type, fragment);
+                    this.send_made(rules, key, own, bytes, now, out)
                 },
             );
         }
@@ -209,14 +190,18 @@ impl<F: Frame> Pipeline<F> {
     fn expect_answer(&mut self, edge: &EdgeHop, arrival: &Arrival, now: u32) {
         let answer = arrival.tuple.reversed();
         match self.find(edge.place, &answer) {
-            Some(found) => self.note_at_edge(
+            Some(found) if found.hops.upstream == arrival.place.0 => self.note_at_edge(
                 &answer,
                 found,
                 arrival.ip.tcp_flags,
                 flow::Direction::Reverse,
                 now,
             ),
-            None => {
+            other => {
+                // Another path's: a later connection has taken the same addresses and ports.
+                if other.is_some() {
+                    self.forget(edge.place, &answer);
+                }
                 let direction = arrival.direction.opposite();
                 self.remember_at_edge(
                     edge,
@@ -250,11 +235,42 @@ impl<F: Frame> Pipeline<F> {
             }
             lookup => {
                 self.ask(rules, lookup, key, own, out);
-                self.counters.event(Event::NeighbourWait);
-                self.neighbours
-                    .keep(key, (key.0, frame))
-                    .map_err(|_| Drop::NeighbourUnresolved.into())
+                self.keep(key, Waiting::Received(key.0, frame))
             }
+        }
+    }
+
+    /// The same for a frame made here.
+    #[cold]
+    fn send_made(
+        &mut self,
+        rules: &Rules,
+        key: (usize, u16, IpAddr),
+        own: IpAddr,
+        mut bytes: Vec<u8>,
+        now: u32,
+        out: &mut Output<F>,
+    ) -> Result<(), Reason> {
+        match self.neighbours.look_up(key, own, now) {
+            Lookup::Known(mac) => {
+                bytes[..6].copy_from_slice(&mac.0);
+                out.make(key.0, bytes);
+                Ok(())
+            }
+            lookup => {
+                self.ask(rules, lookup, key, own, out);
+                self.keep(key, Waiting::Made(key.0, bytes))
+            }
+        }
+    }
+
+    fn keep(&mut self, key: (usize, u16, IpAddr), waiting: Waiting<F>) -> Result<(), Reason> {
+        match self.neighbours.keep(key, waiting) {
+            Ok(()) => {
+                self.counters.event(Event::NeighbourWait);
+                Ok(())
+            }
+            Err(_) => Err(Drop::NeighbourUnresolved.into()),
         }
     }
 
@@ -269,19 +285,21 @@ impl<F: Frame> Pipeline<F> {
         if lookup == Lookup::Ask
             && let Some(port) = rules.ports.get(key.0)
         {
-            out.made.push((key.0, question(key, own, port.mac, None)));
+            out.make(key.0, question(key, own, port.mac, None));
             self.counters.event(Event::NeighbourAsked);
         }
     }
 
     /// A packet that does not fit: cut into fragments where that is allowed, answered otherwise.
     #[cold]
+    #[allow(clippy::too_many_arguments)]
     fn too_large(
         &mut self,
         rules: &Rules,
         arrival: &Arrival,
         frame: &F,
         mtu: usize,
+        now: u32,
         out: &mut Output<F>,
         mut send: impl FnMut(&mut Self, &[u8], &mut Output<F>) -> Result<(), Reason>,
     ) -> Result<(), Reason> {
@@ -293,7 +311,7 @@ impl<F: Frame> Pipeline<F> {
             }
             return Ok(());
         }
-        self.answer_too_big(rules, arrival, packet, mtu, out);
+        self.answer_too_big(rules, arrival, packet, mtu, now, out);
         Err(Drop::MtuExceeded.into())
     }
 
@@ -304,36 +322,43 @@ impl<F: Frame> Pipeline<F> {
         arrival: &Arrival,
         packet: &[u8],
         mtu: usize,
+        now: u32,
         out: &mut Output<F>,
     ) {
         let error = icmp::Error::TooBig { mtu: mtu as u16 };
-        let answer = match rules.hop(arrival.from) {
+        let sent = match rules.hop(arrival.from) {
             Some(Hop::Edge(edge)) => {
-                edge_error(edge, error, packet).and_then(|(ether_type, answer)| {
-                    let mac = rules.ports.get(edge.port)?.mac;
-                    let own = edge.own_address(arrival.ip.is_v6())?;
-                    let next_hop = edge.next_hop(arrival.ip.tuple.source())?;
-                    let key = (edge.port, edge.vlan, next_hop);
-                    match self.neighbours.look_up(key, own, 0) {
-                        Lookup::Known(to) => {
-                            Some((edge.port, framed(to, mac, edge.vlan, ether_type, &answer)))
-                        }
-                        lookup => {
-                            self.ask(rules, lookup, key, own, out);
-                            None
-                        }
-                    }
-                })
+                self.answer_at_edge(rules, edge, arrival, error, packet, now, out)
             }
             Some(Hop::Attachment(attachment)) => {
                 attachment_error(rules, attachment, arrival, error, packet)
+                    .map(|(port, bytes)| out.make(port, bytes))
             }
             _ => None,
         };
-        if let Some(answer) = answer {
-            out.made.push(answer);
+        if sent.is_some() {
             self.counters.event(Event::IcmpErrorSent);
         }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn answer_at_edge(
+        &mut self,
+        rules: &Rules,
+        edge: &EdgeHop,
+        arrival: &Arrival,
+        error: icmp::Error,
+        packet: &[u8],
+        now: u32,
+        out: &mut Output<F>,
+    ) -> Option<()> {
+        let (ether_type, answer) = edge_error(edge, error, packet)?;
+        let mac = rules.ports.get(edge.port)?.mac;
+        let own = edge.own_address(arrival.ip.is_v6())?;
+        let next_hop = edge.next_hop(arrival.ip.tuple.source())?;
+        let bytes = framed(MacAddress::default(), mac, edge.vlan, ether_type, &answer);
+        let key = (edge.port, edge.vlan, next_hop);
+        self.send_made(rules, key, own, bytes, now, out).ok()
     }
 }
 
@@ -397,6 +422,14 @@ fn attachment_way(attachment: &AttachmentHop, direction: Direction) -> Way {
             mac: attachment.egress_mac,
         },
     }
+}
+
+fn underlay_address(underlay: &Underlay, peer: &PeerHop) -> Option<IpAddr> {
+    underlay
+        .addresses
+        .iter()
+        .map(|own| own.address())
+        .find(|own| own.is_ipv4() == peer.next_hop.is_ipv4())
 }
 
 fn context(rules: &Rules, arrival: &Arrival) -> Result<SteeringContext, Reason> {

@@ -7,7 +7,7 @@ use forwarder::control::{Control, Identity};
 use forwarder::pipeline::Settings;
 use futures::StreamExt;
 use prost::Message;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 use std::{fs, io};
@@ -16,7 +16,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARDER
   --credentials FILE       of the site's message bus, for rules and reports
-  --rules FILE             a RuleSet (protocol buffers) instead of the bus
+  --rules FILE             a RuleSet (protocol buffers) instead of the bus; read again when it changes
   --status FILE            where the Status goes instead of the bus, each second
   --state-directory DIR    keeps the last rules over a restart
   --memory-mb N            DPDK's memory without huge pages (default 96)
@@ -206,21 +206,31 @@ async fn serve(arguments: &Arguments, control: &mut Control) -> io::Result<()> {
             Ok(())
         }
         (None, Some(file)) => {
-            let set = contract::RuleSet::decode(fs::read(file)?.as_slice())?;
-            control.apply(set);
             tokio::select! {
                 () = &mut end => Ok(()),
-                result = report_to_file(arguments, control) => result,
+                result = follow_file(arguments, file, control) => result,
             }
         }
         (None, None) => Ok(()),
     }
 }
 
-async fn report_to_file(arguments: &Arguments, control: &mut Control) -> io::Result<()> {
+/// Follows a file of rules, which is to be replaced as a whole, and reports to another.
+async fn follow_file(arguments: &Arguments, rules: &Path, control: &mut Control) -> io::Result<()> {
     let mut report = interval(REPORT);
+    let mut last = Vec::new();
     loop {
         report.tick().await;
+        let bytes = fs::read(rules)?;
+        if bytes != last {
+            match contract::RuleSet::decode(bytes.as_slice()) {
+                Ok(set) => control.apply(set),
+                Err(error) => {
+                    eprintln!("switchboard-forwarder: {}: {error}", rules.display());
+                }
+            }
+            last = bytes;
+        }
         control.mend_ports();
         if let (Some(file), Some(status)) = (&arguments.status, control.status()) {
             let unfinished = file.with_extension("new");

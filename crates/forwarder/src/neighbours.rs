@@ -26,6 +26,26 @@ const STALE: u32 = 90;
 /// Questions, one a second, before waiting frames are given up.
 const QUESTIONS: u8 = 3;
 
+/// A frame that waits for its neighbour's address, and the port it will leave by.
+#[derive(Debug)]
+pub enum Waiting<F> {
+    /// One that was received.
+    Received(usize, F),
+    /// One made here: an answer, or a fragment.
+    Made(usize, Vec<u8>),
+}
+
+impl<F> Waiting<F> {
+    /// The same frame, to leave by a port.
+    #[must_use]
+    pub fn by(self, port: usize) -> Waiting<F> {
+        match self {
+            Waiting::Received(_, frame) => Waiting::Received(port, frame),
+            Waiting::Made(_, bytes) => Waiting::Made(port, bytes),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Entry<F> {
     mac: Option<MacAddress>,
@@ -114,6 +134,27 @@ impl<F> Neighbours<F> {
             }
             None => Vec::new(),
         }
+    }
+
+    /// Follows ports to new positions: what was port `i` is `moved[i]` now. Neighbours of ports that are gone are
+    /// forgotten. Waiting frames are told their port; returns how many were lost.
+    pub fn move_ports(
+        &mut self,
+        moved: &[Option<usize>],
+        mut tell: impl FnMut(F, usize) -> F,
+    ) -> usize {
+        let mut lost = 0;
+        for ((port, vlan, address), mut entry) in std::mem::take(&mut self.entries) {
+            match moved.get(port).copied().flatten() {
+                Some(port) => {
+                    let waiting = std::mem::take(&mut entry.waiting).into_iter();
+                    entry.waiting = waiting.map(|frame| tell(frame, port)).collect();
+                    self.entries.insert((port, vlan, address), entry);
+                }
+                None => lost += entry.waiting.len(),
+            }
+        }
+        lost
     }
 
     /// Once a second: the questions to ask now, and the frames that waited in vain.

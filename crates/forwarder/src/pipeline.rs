@@ -4,7 +4,7 @@ use crate::arrival::{Accepted, Arrival};
 use crate::counters::{Counters, Drop, Event, Reason};
 use crate::fragments::Fragments;
 use crate::frame::Frame;
-use crate::neighbours::{Neighbours, question};
+use crate::neighbours::{Neighbours, Waiting, question};
 use crate::registry::{HopId, PlaceId};
 use crate::rules::{Hop, Rules};
 use crate::trace::Trace;
@@ -19,8 +19,19 @@ use wire::{Addresses, FiveTuple, tcp};
 pub struct Output<F> {
     /// Frames to send, by port.
     pub ports: Vec<Vec<F>>,
-    /// Frames made here (answers, fragments), with their port.
-    pub made: Vec<(usize, Vec<u8>)>,
+    /// Frames made here (answers, fragments).
+    pub made: Vec<Made>,
+}
+
+/// A frame made here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Made {
+    /// Port to leave by.
+    pub port: usize,
+    /// Received frames that leave by this port before it.
+    pub behind: usize,
+    /// The frame.
+    pub bytes: Vec<u8>,
 }
 
 impl<F> Default for Output<F> {
@@ -33,7 +44,42 @@ impl<F> Default for Output<F> {
 }
 
 impl<F> Output<F> {
-    /// Sends a frame; false when there is no such port.
+    /// Sends a frame that was made here, in its turn.
+    #[cold]
+    pub fn make(&mut self, port: usize, bytes: Vec<u8>) {
+        let behind = self.ports.get(port).map_or(0, Vec::len);
+        self.made.push(Made {
+            port,
+            behind,
+            bytes,
+        });
+    }
+
+    /// Turns what was made here into frames among the received ones, in their turn; `frame` may refuse one.
+    #[cold]
+    pub fn merge(&mut self, mut frame: impl FnMut(&[u8]) -> Option<F>) {
+        let made = std::mem::take(&mut self.made);
+        let ports = made.iter().map(|made| made.port + 1).max().unwrap_or(0);
+        if self.ports.len() < ports {
+            self.ports.resize_with(ports, Vec::new);
+        }
+        for (port, list) in self.ports.iter_mut().enumerate() {
+            let mut own = made.iter().filter(|made| made.port == port).peekable();
+            if own.peek().is_none() {
+                continue;
+            }
+            let received = std::mem::take(list);
+            for (position, received) in received.into_iter().enumerate() {
+                while let Some(made) = own.next_if(|made| made.behind <= position) {
+                    list.extend(frame(&made.bytes));
+                }
+                list.push(received);
+            }
+            list.extend(own.filter_map(|made| frame(&made.bytes)));
+        }
+    }
+
+    /// Sends a frame that was received.
     #[inline]
     pub fn send(&mut self, port: usize, frame: F) {
         if self.ports.len() <= port {
@@ -47,7 +93,7 @@ impl<F> Output<F> {
 pub struct Pipeline<F> {
     pub(crate) v4: Ipv4Table,
     pub(crate) v6: Ipv6Table,
-    pub(crate) neighbours: Neighbours<(usize, F)>,
+    pub(crate) neighbours: Neighbours<Waiting<F>>,
     pub(crate) fragments: Fragments,
     /// What happened so far.
     pub counters: Counters,
@@ -99,10 +145,19 @@ impl<F: Frame> Pipeline<F> {
         })
     }
 
-    /// To be called when rules have changed: makes room for counters.
-    pub fn rules_changed(&mut self, rules: &Rules) {
-        self.hash = ConnectionHash::new(rules.selection_seed);
-        self.counters.reserve(rules.places.len(), rules.hops.len());
+    /// To be called when rules have changed: makes room for counters, and follows ports that have other positions now.
+    pub fn rules_changed(&mut self, old: &Rules, new: &Rules) {
+        self.hash = ConnectionHash::new(new.selection_seed);
+        self.counters.reserve(new.places.len(), new.hops.len());
+        let moved: Vec<Option<usize>> = old
+            .ports
+            .iter()
+            .map(|port| new.ports.iter().position(|other| other.name == port.name))
+            .collect();
+        let lost = self.neighbours.move_ports(&moved, Waiting::by);
+        for _ in 0..lost {
+            self.counters.drop(Drop::HopGone.into());
+        }
     }
 
     /// Connections in the tables.
@@ -377,7 +432,7 @@ impl<F: Frame> Pipeline<F> {
         let (questions, given_up) = self.neighbours.tick(now);
         for (key, own, known) in questions {
             if let Some(port) = rules.ports.get(key.0) {
-                out.made.push((key.0, question(key, own, port.mac, known)));
+                out.make(key.0, question(key, own, port.mac, known));
                 self.counters.event(Event::NeighbourAsked);
             }
         }

@@ -1,16 +1,22 @@
 //! Opening and closing ports as rule sets name them.
 
 use contracts::forwarder::{self as contract, port::Device};
-use dpdk::{Pool, Port, PortError, Queue};
-use nix::net::if_::if_nametoindex;
+use dpdk::{Pool, Port};
+use packet_socket::{Socket, interface_index};
 use std::collections::HashMap;
 use wire::MacAddress;
 
 /// Buffers in a port's rings.
 const DESCRIPTORS: u16 = 512;
-/// Bytes of a frame in an AF_PACKET ring; a buffer must hold it.
-const FRAME_SIZE: u32 = 2048;
-const FRAME_COUNT: u32 = 1024;
+
+/// Where a worker receives and sends the packets of a port.
+#[derive(Debug)]
+pub enum Queue {
+    /// A DPDK device.
+    Device(dpdk::Queue),
+    /// A Linux interface, through a packet socket that deals with its offloads.
+    Socket(Socket),
+}
 
 /// The ports of a forwarder.
 pub struct Ports {
@@ -24,8 +30,23 @@ struct OpenPort {
     device: Device,
     /// What the system calls the interface now; another number is another interface.
     interface_index: Option<u32>,
-    port: Option<Port>,
+    port: Option<Opened>,
     error: String,
+}
+
+/// An open port, as the control thread keeps it.
+enum Opened {
+    Device(Port),
+    Socket(MacAddress),
+}
+
+impl Opened {
+    fn mac(&self) -> MacAddress {
+        match self {
+            Opened::Device(port) => MacAddress(port.mac()),
+            Opened::Socket(mac) => *mac,
+        }
+    }
 }
 
 /// What a change of ports comes to.
@@ -33,8 +54,8 @@ struct OpenPort {
 pub struct Change {
     /// Queues that were opened, by port name.
     pub opened: Vec<(String, Queue)>,
-    /// Ports whose queues must come back to be closed.
-    pub closing: Vec<(String, Port)>,
+    /// Ports whose queues must come back, and the devices to close then.
+    pub closing: Vec<(String, Option<Port>)>,
 }
 
 impl Change {
@@ -64,7 +85,10 @@ impl Ports {
                 .iter()
                 .any(|port| port.name == name && self.open[&name].is_still(port.device.as_ref()));
             if !keep && let Some(old) = self.open.remove(&name) {
-                change.closing.extend(old.port.map(|port| (name, port)));
+                change.closing.extend(old.port.map(|port| match port {
+                    Opened::Device(port) => (name, Some(port)),
+                    Opened::Socket(_) => (name, None),
+                }));
             }
         }
         for port in wanted {
@@ -85,14 +109,13 @@ impl Ports {
 
     fn open_one(&mut self, name: &str, device: &Device) -> Option<Queue> {
         self.opened += 1;
-        let result = Port::open(&devargs(device, self.opened), &self.pool, 1, DESCRIPTORS);
-        let (port, queue, error) = match result {
-            Ok((port, mut queues)) => (Some(port), queues.pop(), String::new()),
-            Err(error) => (None, None, describe(device, &error)),
+        let (port, queue, error) = match self.open_device(device) {
+            Ok((port, queue)) => (Some(port), Some(queue), String::new()),
+            Err(error) => (None, None, error),
         };
         let open = OpenPort {
             device: device.clone(),
-            interface_index: interface_index(device),
+            interface_index: index(device),
             port,
             error,
         };
@@ -100,11 +123,24 @@ impl Ports {
         queue
     }
 
+    fn open_device(&self, device: &Device) -> Result<(Opened, Queue), String> {
+        if let Device::AfPacket(interface) = device {
+            let socket = Socket::open(interface).map_err(|error| error.to_string())?;
+            let mac = socket.interface().mac;
+            return Ok((Opened::Socket(mac), Queue::Socket(socket)));
+        }
+        let (port, mut queues) =
+            Port::open(&devargs(device, self.opened), &self.pool, 1, DESCRIPTORS)
+                .map_err(|error| error.to_string())?;
+        let queue = queues.pop().ok_or("the device has no queue")?;
+        Ok((Opened::Device(port), Queue::Device(queue)))
+    }
+
     /// Ethernet addresses of the listed ports; zero for those that are down.
     pub fn macs(&self, wanted: &[contract::Port]) -> Vec<MacAddress> {
         let mac = |port: &contract::Port| {
             let open = self.open.get(&port.name)?.port.as_ref()?;
-            Some(MacAddress(open.mac()))
+            Some(open.mac())
         };
         wanted
             .iter()
@@ -122,15 +158,15 @@ impl Ports {
 
     /// Whether some listed port is down, or its interface is another one now.
     pub fn need_attention(&self) -> bool {
-        self.open.values().any(|open| {
-            open.port.is_none() || interface_index(&open.device) != open.interface_index
-        })
+        self.open
+            .values()
+            .any(|open| open.port.is_none() || index(&open.device) != open.interface_index)
     }
 }
 
 impl OpenPort {
     fn is_still(&self, device: Option<&Device>) -> bool {
-        device == Some(&self.device) && interface_index(&self.device) == self.interface_index
+        device == Some(&self.device) && index(&self.device) == self.interface_index
     }
 }
 
@@ -141,24 +177,13 @@ fn interface(device: &Device) -> Option<&str> {
     }
 }
 
-fn interface_index(device: &Device) -> Option<u32> {
-    if_nametoindex(interface(device)?).ok()
-}
-
-fn describe(device: &Device, error: &PortError) -> String {
-    match interface(device) {
-        Some(interface) if interface_index(device).is_none() => {
-            format!("interface {interface} does not exist")
-        }
-        _ => error.to_string(),
-    }
+fn index(device: &Device) -> Option<u32> {
+    interface_index(interface(device)?)
 }
 
 fn devargs(device: &Device, number: u64) -> String {
     match device {
-        Device::AfPacket(interface) => format!(
-            "net_af_packet{number},iface={interface},framesz={FRAME_SIZE},framecnt={FRAME_COUNT},qdisc_bypass=1"
-        ),
+        Device::AfPacket(interface) => format!("net_af_packet{number},iface={interface}"),
         Device::AfXdp(interface) => format!("net_af_xdp{number},iface={interface}"),
         Device::Devargs(devargs) => devargs.clone(),
     }

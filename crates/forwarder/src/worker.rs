@@ -1,16 +1,24 @@
 //! One worker: a thread that moves packets between ports, and nothing else.
 
-use crate::counters::{Counters, Drop};
+mod transfer;
+
+use crate::counters::Counters;
 use crate::pipeline::{Output, Pipeline};
+use crate::ports::Queue;
 use crate::registry::{HopId, PlaceId};
 use crate::rules::Rules;
 use crate::trace::Trace;
-use dpdk::{Mbuf, Pool, Queue};
+use dpdk::{Mbuf, Pool};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
+use transfer::Transfer;
 
 /// What the control thread asks of a worker.
 pub enum Command {
@@ -33,6 +41,29 @@ pub enum Command {
     EndTrace(Sender<Option<Trace>>),
     /// End the thread.
     Stop,
+}
+
+/// There is no worker any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkerEnded;
+
+/// The control thread's way to a worker; wakes it when it sleeps.
+pub struct Commands {
+    sender: Sender<Command>,
+    wake: Arc<EventFd>,
+}
+
+impl Commands {
+    /// Sends a command.
+    ///
+    /// # Errors
+    /// The worker has ended.
+    pub fn send(&self, command: Command) -> Result<(), WorkerEnded> {
+        self.sender.send(command).map_err(|_| WorkerEnded)?;
+        // A full counter wakes too.
+        let _ = self.wake.write(1);
+        Ok(())
+    }
 }
 
 /// What a worker has done so far.
@@ -70,42 +101,58 @@ pub struct PortCount {
 struct WorkerPort {
     name: String,
     queue: Option<Queue>,
+    count: PortCount,
 }
 
 /// A worker's state.
 pub struct Worker {
-    pool: Pool,
     pipeline: Pipeline<Mbuf>,
     rules: Arc<Rules>,
     ports: Vec<WorkerPort>,
-    counts: HashMap<String, PortCount>,
+    /// Counters of ports that are not in the rules now.
+    former: HashMap<String, PortCount>,
+    transfer: Transfer,
     commands: Receiver<Command>,
+    wake: Arc<EventFd>,
     started: Instant,
 }
 
-/// Empty rounds before sleeping, and how long to sleep then: short at first, longer when long idle.
+/// Empty rounds before sleeping. Where every port can wake the worker it waits for them; where some must be polled it
+/// sleeps, a little at first, longer when long idle.
 const SPIN_ROUNDS: u32 = 300;
+const SPIN_ROUNDS_WAKEABLE: u32 = 16;
 const SLEEPS: [(u32, Duration); 4] = [
     (2_000, Duration::from_micros(20)),
     (4_000, Duration::from_micros(100)),
     (8_000, Duration::from_micros(400)),
     (u32::MAX, Duration::from_millis(1)),
 ];
+/// Milliseconds to wait for ports at most: the clock must go on.
+const LONGEST_WAIT: u16 = 500;
 /// Rounds between two looks at the commands while busy.
 const COMMAND_ROUNDS: u32 = 64;
 
 impl Worker {
-    /// A worker without ports.
-    pub fn new(pool: Pool, pipeline: Pipeline<Mbuf>, commands: Receiver<Command>) -> Worker {
-        Worker {
-            pool,
+    /// A worker without ports, and the way to it.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn new(pool: Pool, pipeline: Pipeline<Mbuf>) -> io::Result<(Worker, Commands)> {
+        let (sender, commands) = mpsc::channel();
+        let wake = Arc::new(EventFd::from_flags(
+            EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC,
+        )?);
+        let worker = Worker {
             pipeline,
             rules: Arc::new(Rules::empty()),
             ports: Vec::new(),
-            counts: HashMap::new(),
+            former: HashMap::new(),
+            transfer: Transfer::new(pool),
             commands,
+            wake: wake.clone(),
             started: Instant::now(),
-        }
+        };
+        Ok((worker, Commands { sender, wake }))
     }
 
     /// Moves packets until told to stop.
@@ -115,7 +162,8 @@ impl Worker {
         let (mut idle, mut round) = (0u32, 0u32);
         loop {
             round = round.wrapping_add(1);
-            if (idle > SPIN_ROUNDS || round.is_multiple_of(COMMAND_ROUNDS)) && !self.obey() {
+            let look = idle > SPIN_ROUNDS_WAKEABLE || round.is_multiple_of(COMMAND_ROUNDS);
+            if look && !self.obey() {
                 return;
             }
             let now = self.started.elapsed().as_secs() as u32;
@@ -126,7 +174,7 @@ impl Worker {
                 idle = 0;
             } else {
                 idle = idle.saturating_add(1);
-                rest(idle);
+                self.rest(idle);
             }
         }
     }
@@ -140,19 +188,16 @@ impl Worker {
             let Some(queue) = &mut port.queue else {
                 continue;
             };
-            let received = queue.receive(burst);
+            let received = self
+                .transfer
+                .receive(queue, burst, &mut self.pipeline.counters);
             if received == 0 {
                 continue;
             }
             total += received;
-            if let Some(count) = self.counts.get_mut(&port.name) {
-                count.received_packets += received as u64;
-                count.received_bytes += burst
-                    .iter()
-                    .map(|mbuf| mbuf.data().len() as u64)
-                    .sum::<u64>();
-            }
+            port.count.received_packets += burst.len() as u64;
             for mbuf in burst.drain(..) {
+                port.count.received_bytes += mbuf.data().len() as u64;
                 self.pipeline.process(&self.rules, index, mbuf, now, output);
             }
         }
@@ -162,39 +207,31 @@ impl Worker {
     /// Sends everything that was put out.
     #[inline]
     fn flush(&mut self, output: &mut Output<Mbuf>) {
-        for (port, bytes) in std::mem::take(&mut output.made) {
-            let made = self
-                .pool
-                .allocate()
-                .and_then(|mut mbuf| mbuf.set(&bytes).then_some(mbuf));
-            match made {
-                Some(mbuf) => output.send(port, mbuf),
-                None => self.pipeline.counters.drop(Drop::NoBuffer.into()),
-            }
+        if !output.made.is_empty() {
+            self.transfer.fill(output, &mut self.pipeline.counters);
         }
-        for (port, frames) in output.ports.iter_mut().enumerate() {
+        for (index, frames) in output.ports.iter_mut().enumerate() {
             if frames.is_empty() {
                 continue;
             }
             let count = frames.len();
             let bytes: u64 = frames.iter().map(|mbuf| mbuf.data().len() as u64).sum();
-            let sent = match self
-                .ports
-                .get_mut(port)
-                .and_then(|port| port.queue.as_mut())
-            {
-                Some(queue) => queue.send(frames),
+            let port = self.ports.get_mut(index);
+            let sent = match port.and_then(|port| Some((port.queue.as_mut()?, &mut port.count))) {
+                Some((queue, total)) => {
+                    let sent = self.transfer.send(queue, frames);
+                    total.sent_packets += sent as u64;
+                    total.sent_bytes += bytes * sent as u64 / count as u64;
+                    total.send_failures += (count - sent) as u64;
+                    sent
+                }
                 None => 0,
             };
             frames.clear();
             for _ in sent..count {
-                self.pipeline.counters.drop(Drop::PortFull.into());
-            }
-            let name = self.ports.get(port).map(|port| &port.name);
-            if let Some(total) = name.and_then(|name| self.counts.get_mut(name)) {
-                total.sent_packets += sent as u64;
-                total.sent_bytes += bytes * sent as u64 / count as u64;
-                total.send_failures += (count - sent) as u64;
+                self.pipeline
+                    .counters
+                    .drop(crate::counters::Drop::PortFull.into());
             }
         }
     }
@@ -233,50 +270,77 @@ impl Worker {
         opened: Vec<(String, Queue)>,
         closing: &[String],
     ) -> Vec<Queue> {
-        let mut queues: HashMap<String, Queue> = self
-            .ports
-            .drain(..)
-            .filter_map(|port| Some((port.name, port.queue?)))
-            .collect();
+        let mut queues = HashMap::new();
+        for port in self.ports.drain(..) {
+            queues.extend(port.queue.map(|queue| (port.name.clone(), queue)));
+            self.former.insert(port.name, port.count);
+        }
         let given_up = closing
             .iter()
             .filter_map(|name| queues.remove(name))
             .collect();
         queues.extend(opened);
         for port in &rules.ports {
-            self.counts.entry(port.name.clone()).or_default();
             self.ports.push(WorkerPort {
                 name: port.name.clone(),
                 queue: queues.remove(&port.name),
+                count: self.former.remove(&port.name).unwrap_or_default(),
             });
         }
-        self.pipeline.rules_changed(&rules);
+        self.pipeline.rules_changed(&self.rules, &rules);
         self.rules = rules;
         given_up
     }
 
     fn report(&self) -> Report {
+        let ports = self
+            .ports
+            .iter()
+            .map(|port| (port.name.clone(), port.count));
         Report {
             counters: self.pipeline.counters.clone(),
             flow_entries: self.pipeline.flow_entries(),
             hop_flows: self.pipeline.hop_flows.clone(),
             place_flows: self.pipeline.place_flows.clone(),
-            ports: self.counts.clone(),
+            ports: ports.collect(),
             trace_full: self.pipeline.trace.as_ref().is_some_and(Trace::is_full),
         }
     }
-}
 
-/// Waits a little after empty rounds, longer after more of them.
-#[inline]
-fn rest(idle: u32) {
-    if idle <= SPIN_ROUNDS {
-        std::hint::spin_loop();
-        return;
+    /// Waits a little after empty rounds, longer after more of them.
+    #[inline]
+    fn rest(&self, idle: u32) {
+        if idle <= SPIN_ROUNDS_WAKEABLE {
+            std::hint::spin_loop();
+        } else if self.all_wake() {
+            self.wait();
+        } else if idle > SPIN_ROUNDS {
+            let sleep = SLEEPS
+                .iter()
+                .find(|(until, _)| idle < *until)
+                .map_or(SLEEPS[3].1, |(_, sleep)| *sleep);
+            thread::sleep(sleep);
+        }
     }
-    let sleep = SLEEPS
-        .iter()
-        .find(|(until, _)| idle < *until)
-        .map_or(SLEEPS[3].1, |(_, sleep)| *sleep);
-    thread::sleep(sleep);
+
+    fn all_wake(&self) -> bool {
+        self.ports
+            .iter()
+            .all(|port| !matches!(port.queue, Some(Queue::Device(_))))
+    }
+
+    /// Sleeps until a port has packets, a command comes, or the clock must go on.
+    fn wait(&self) {
+        let mut descriptors = vec![PollFd::new(self.wake.as_fd(), PollFlags::POLLIN)];
+        for port in &self.ports {
+            if let Some(Queue::Socket(socket)) = &port.queue {
+                descriptors.push(PollFd::new(socket.as_fd(), PollFlags::POLLIN));
+            }
+        }
+        // An interrupted wait is a short one.
+        if poll(&mut descriptors, PollTimeout::from(LONGEST_WAIT)).is_ok() {
+            // Nothing to read is no harm: commands are looked for anyway.
+            let _ = self.wake.read();
+        }
+    }
 }

@@ -8,7 +8,8 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
-use wire::ethernet::{HEADER_LENGTH, TAG_LENGTH};
+use wire::ethernet::HEADER_LENGTH;
+use wire::vlan::TAG_LENGTH;
 
 /// Frames received or sent in one system call at most.
 pub const BATCH: usize = 64;
@@ -384,7 +385,7 @@ fn stripped_tag(message: &libc::msghdr) -> Option<[u8; TAG_LENGTH]> {
         return None;
     }
     let identifier = match data.tp_status & libc::TP_STATUS_VLAN_TPID_VALID {
-        0 => wire::ethernet::VLAN,
+        0 => wire::vlan::CUSTOMER,
         _ => data.tp_vlan_tpid,
     };
     let [a, b] = identifier.to_be_bytes();

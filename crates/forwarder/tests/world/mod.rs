@@ -278,7 +278,7 @@ impl Node {
             hash_key: [9; 16],
         };
         let mut pipeline = Pipeline::new(&settings, &rules).unwrap();
-        pipeline.rules_changed(&rules);
+        pipeline.rules_changed(&Rules::empty(), &rules);
         Node {
             set,
             registry,
@@ -289,8 +289,9 @@ impl Node {
 
     fn recompile(&mut self) {
         self.set.generation += 1;
-        self.rules = compile(&self.set, &macs(&self.set), &mut self.registry).unwrap();
-        self.pipeline.rules_changed(&self.rules);
+        let rules = compile(&self.set, &macs(&self.set), &mut self.registry).unwrap();
+        self.pipeline.rules_changed(&self.rules, &rules);
+        self.rules = rules;
     }
 
     fn port(&self, name: &str) -> usize {
@@ -415,6 +416,7 @@ impl World {
         let index = node.port(port);
         node.pipeline
             .process(&node.rules, index, HeapFrame::new(frame), 1, &mut out);
+        out.merge(|bytes| Some(HeapFrame::new(bytes)));
         let sent = out
             .ports
             .into_iter()
@@ -424,9 +426,7 @@ impl World {
                     .into_iter()
                     .map(move |frame| (port, frame.data().to_vec()))
             });
-        let all: Vec<_> = sent.chain(out.made).collect();
-        all.into_iter()
-            .map(|(port, frame)| (node.set.ports[port].name.clone(), frame))
+        sent.map(|(port, frame)| (node.set.ports[port].name.clone(), frame))
             .collect()
     }
 

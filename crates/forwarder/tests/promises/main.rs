@@ -1,0 +1,10 @@
+//! Many forwarders, VNFs and hosts in memory: what the pipeline promises, whatever the rules and however they change.
+
+mod chains;
+mod changes;
+mod frames;
+mod hostile;
+mod limits;
+mod network;
+mod plan;
+mod random;

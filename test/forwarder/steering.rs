@@ -1,0 +1,231 @@
+//! Real traffic through two forwarders and a VNF that knows nothing of them, in network namespaces.
+
+mod network;
+mod rules;
+
+use contracts::forwarder as contract;
+use network::{Background, eventually, firewall_received, inside, isolated, succeeds};
+use prost::Message;
+use rules::Variant;
+use std::fs;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_switchboard-forwarder");
+
+/// Both forwarders, following rules files.
+struct Site {
+    _forwarders: Vec<Background>,
+    variant: Variant,
+}
+
+impl Site {
+    fn start(variant: Variant) -> Site {
+        network::build(variant.mtu);
+        let mut site = Site {
+            _forwarders: Vec::new(),
+            variant,
+        };
+        site.write_rules();
+        for name in ["east", "west"] {
+            site._forwarders.push(Background::start(
+                name,
+                &format!("{PROGRAM} --site {name} --name f1 --rules /run/{name}.pb --status /run/{name}.status.pb"),
+            ));
+        }
+        site.await_applied();
+        site
+    }
+
+    fn write_rules(&self) {
+        for (name, rules) in [
+            ("east", rules::east(self.variant)),
+            ("west", rules::west(self.variant)),
+        ] {
+            let written = format!("/run/{name}.new");
+            fs::write(&written, rules.encode_to_vec()).expect("/run is writable");
+            fs::rename(&written, format!("/run/{name}.pb")).expect("/run is writable");
+        }
+    }
+
+    fn await_applied(&self) {
+        for name in ["east", "west"] {
+            eventually(
+                &format!("{name} applies generation {}", self.variant.generation),
+                || {
+                    let status = status(name);
+                    assert_eq!(status.refused, "", "{name} refuses its rules");
+                    status.applied_generation == self.variant.generation
+                },
+            );
+        }
+    }
+
+    fn change(&mut self, change: impl FnOnce(&mut Variant)) {
+        change(&mut self.variant);
+        self.variant.generation += 1;
+        self.write_rules();
+        self.await_applied();
+    }
+}
+
+impl Drop for Site {
+    /// Says what the forwarders saw when a test fails.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::thread::sleep(std::time::Duration::from_millis(1100));
+            for name in ["east", "west"] {
+                let status = status(name);
+                eprintln!(
+                    "{name}: drops {:?}, events {:?}",
+                    status.drops, status.events
+                );
+                for port in status.ports {
+                    eprintln!("{name}: {port:?}");
+                }
+            }
+        }
+    }
+}
+
+fn status(name: &str) -> contract::Status {
+    let bytes = fs::read(format!("/run/{name}.status.pb")).unwrap_or_default();
+    contract::Status::decode(&bytes[..]).unwrap_or_default()
+}
+
+fn usual() -> Variant {
+    Variant {
+        generation: 1,
+        mtu: 1500,
+        state: contract::AttachmentState::Active,
+        encapsulation: contract::Encapsulation::VxlanMpls,
+    }
+}
+
+fn ping(namespace: &str, arguments: &str) -> bool {
+    succeeds(namespace, &format!("ping -q -i 0.05 -W 2 {arguments}")).0
+}
+
+/// Mbit/s that iperf3 reports as received.
+fn iperf(arguments: &str) -> f64 {
+    let text = inside(
+        "office",
+        &format!("iperf3 --json -c 203.0.113.2 -t 2 {arguments}"),
+    );
+    let report: serde_json::Value = serde_json::from_str(&text).expect("iperf3 writes JSON");
+    let end = &report["end"];
+    let sum = if end["sum_received"].is_null() {
+        &end["sum"]
+    } else {
+        &end["sum_received"]
+    };
+    sum["bits_per_second"].as_f64().expect("a rate") / 1e6
+}
+
+#[test]
+fn packets_pass_the_vnf_in_both_directions() {
+    if !isolated("packets_pass_the_vnf_in_both_directions") {
+        return;
+    }
+    let _site = Site::start(usual());
+    assert!(ping("office", "-c 3 10.1.0.1"), "the gateway answers");
+    assert!(
+        ping("office", "-c 3 2001:db8:1::1"),
+        "the gateway answers over IPv6"
+    );
+    assert!(
+        ping("office", "-c 20 203.0.113.2"),
+        "office reaches the internet"
+    );
+    assert!(
+        ping("office", "-c 20 2001:db8:2::2"),
+        "office reaches the internet over IPv6"
+    );
+    assert!(
+        ping("internet", "-c 5 10.1.0.2"),
+        "the internet reaches the office"
+    );
+    let (forward, reverse) = (firewall_received("in0"), firewall_received("out0"));
+    assert!(
+        forward >= 45 && reverse >= 45,
+        "the firewall saw {forward} and {reverse} packets"
+    );
+    let (_, text) = succeeds("office", "ping -c 1 -W 1 -t 1 203.0.113.2");
+    assert!(
+        text.contains("From 10.1.0.1") && text.contains("Time to live exceeded"),
+        "{text}"
+    );
+}
+
+#[test]
+fn tcp_and_udp_pass_with_the_offloads_of_veth() {
+    if !isolated("tcp_and_udp_pass_with_the_offloads_of_veth") {
+        return;
+    }
+    let _site = Site::start(usual());
+    let _server = Background::start("internet", "iperf3 -s");
+    eventually("iperf3 listens", || {
+        succeeds("office", "iperf3 -c 203.0.113.2 -n 1K").0
+    });
+    let rates = [
+        ("TCP", iperf("")),
+        ("TCP in reverse", iperf("-R")),
+        ("UDP", iperf("-u -b 20M -l 1400")),
+    ];
+    eprintln!("Mbit/s through two forwarders and a firewall: {rates:?}");
+    for (kind, rate) in rates {
+        assert!(rate > 15.0, "{kind}: {rate} Mbit/s");
+    }
+}
+
+#[test]
+fn packets_that_do_not_fit_are_cut_or_answered() {
+    if !isolated("packets_that_do_not_fit_are_cut_or_answered") {
+        return;
+    }
+    let _site = Site::start(usual());
+    assert!(ping("office", "-c 3 203.0.113.2"), "small ones pass");
+    assert!(
+        ping("office", "-c 3 -s 1472 -M dont 203.0.113.2"),
+        "they are cut in fragments"
+    );
+    assert!(
+        ping("office", "-c 3 -s 4000 -M dont 203.0.113.2"),
+        "and fragments follow the first"
+    );
+    let (passed, text) = succeeds("office", "ping -c 1 -W 1 -s 1472 -M do 203.0.113.2");
+    assert!(!passed, "{text}");
+    let route = inside("office", "ip route get 203.0.113.2");
+    assert!(
+        route.contains("mtu 14"),
+        "the host has learnt the path's MTU: {route}"
+    );
+    assert!(!ping("office", "-c 1 -s 1452 -M do 2001:db8:2::2"));
+    let route = inside("office", "ip route get 2001:db8:2::2");
+    assert!(route.contains("mtu 14"), "over IPv6 too: {route}");
+}
+
+#[test]
+fn a_draining_attachment_keeps_its_flows_and_gets_no_new_ones() {
+    if !isolated("a_draining_attachment_keeps_its_flows_and_gets_no_new_ones") {
+        return;
+    }
+    let mut site = Site::start(usual());
+    let _flow = Background::start("office", "ping -q -i 0.05 -e 77 203.0.113.2");
+    eventually("the flow runs", || firewall_received("out0") > 5);
+    site.change(|variant| variant.state = contract::AttachmentState::Draining);
+    let before = firewall_received("out0");
+    eventually("the flow goes on", || {
+        firewall_received("out0") > before + 20
+    });
+    assert!(
+        !ping("office", "-c 2 -e 78 203.0.113.2"),
+        "a new flow finds nobody"
+    );
+    assert!(
+        status("west")
+            .drops
+            .get("no_target")
+            .is_some_and(|&count| count >= 2)
+    );
+    site.change(|variant| variant.state = contract::AttachmentState::Active);
+    assert!(ping("office", "-c 5 -e 79 203.0.113.2"));
+}
