@@ -1,9 +1,7 @@
 package lab
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -12,9 +10,6 @@ import (
 
 	"github.com/switchboard-project/switchboard/internal/hostnet"
 )
-
-// dpdkRuntimeDirectory is where DPDK keeps a directory for each forwarder; its name begins with the laboratory's.
-const dpdkRuntimeDirectory = "/var/run/dpdk"
 
 // Down removes every trace of a laboratory: processes, namespaces with their links, state. It needs nothing that Up
 // recorded, so it also removes a laboratory that is half built, and succeeds where there is none.
@@ -42,9 +37,6 @@ func Down(root, name string, progress *Progress) error {
 	}
 	progress.Step("%d processes ended", len(found))
 	if err := deleteNamespaces(name, progress); err != nil {
-		return err
-	}
-	if err := removeRuntime(name); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(s.Directory); err != nil {
@@ -91,24 +83,6 @@ func deleteNamespaces(name string, progress *Progress) error {
 		}
 	}
 	progress.Step("%d namespaces removed", len(names))
-	return nil
-}
-
-func removeRuntime(name string) error {
-	entries, err := os.ReadDir(dpdkRuntimeDirectory)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, entry := range entries {
-		if strings.HasPrefix(entry.Name(), Prefix(name)) {
-			if err := os.RemoveAll(dpdkRuntimeDirectory + "/" + entry.Name()); err != nil {
-				return err
-			}
-		}
-	}
 	return nil
 }
 

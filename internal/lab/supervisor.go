@@ -185,7 +185,9 @@ func (s *supervisor) command(ctx context.Context, one process) (*exec.Cmd, error
 	command.Stdout, command.Stderr = output, output
 	// Programs find each other beside themselves.
 	search := filepath.Dir(one.Arguments[0]) + ":" + os.Getenv("PATH")
-	command.Env = append(os.Environ(), markVariable+"="+s.Name+"/"+one.Name, "PATH="+search)
+	command.Env = append(os.Environ(), markVariable+"="+s.Name+"/"+one.Name, "PATH="+search,
+		// DPDK keeps its files there, and so `lab down` removes them.
+		"RUNTIME_DIRECTORY="+s.path("runtime"))
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = patience
 	// Its own process group: an interrupt at the terminal is for `lab up` alone.

@@ -55,6 +55,9 @@ func Up(ctx context.Context, root, file string, progress *Progress) (*Running, e
 	if err := writeFile(s.file(), text, 0o644); err != nil {
 		return nil, err
 	}
+	if err := os.MkdirAll(s.path("runtime"), 0o755); err != nil {
+		return nil, err
+	}
 	p := newPlan(laboratory)
 	if err := ensureNetwork(p); err != nil {
 		return nil, err

@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -136,12 +135,14 @@ func (l *laboratory) switchboard(words ...string) (string, error) {
 		words = append([]string{"lab", words[1], "--state", l.root}, words[2:]...)
 	}
 	command := exec.CommandContext(ctx, l.program, words...)
-	command.Env = append(os.Environ(), "SWITCHBOARD_SERVER="+l.api)
+	command.Env = append(os.Environ(), "SWITCHBOARD_SERVER="+l.api, "SWITCHBOARD_TOKEN_FILE="+l.tokenFile())
 	var both bytes.Buffer
 	command.Stdout, command.Stderr = &both, &both
 	err := command.Run()
 	return both.String(), err
 }
+
+func (l *laboratory) tokenFile() string { return filepath.Join(l.root, l.name, "token") }
 
 // must runs the command line and fails the test where it fails.
 func (l *laboratory) must(t *testing.T, words ...string) string {
@@ -161,15 +162,6 @@ func (l *laboratory) apply(t *testing.T, text string) {
 		t.Fatal(err)
 	}
 	l.must(t, "apply", "-f", file)
-}
-
-// get lists resources of a kind into out, a pointer to a slice of resources as JSON.
-func (l *laboratory) get(t *testing.T, out any, words ...string) {
-	t.Helper()
-	output := l.must(t, append(append([]string{"get"}, words...), "-o", "json")...)
-	if err := json.Unmarshal([]byte(output), out); err != nil {
-		t.Fatalf("get %v: %v in\n%s", words, err, output)
-	}
 }
 
 // inside runs a function with its sockets in the namespace of a machine.

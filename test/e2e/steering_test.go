@@ -97,7 +97,7 @@ func (l *laboratory) checkTracked(t *testing.T, vnf string, port uint16, f *flow
 // order, reverse.
 func (l *laboratory) checkTrace(t *testing.T, c chainSpec, vnfs []string) {
 	t.Helper()
-	answer, err := l.client().Trace(context.Background(), connect.NewRequest(&api.TraceRequest{Customer: c.customer, Chain: c.name, DurationMs: 500, Limit: 500}))
+	answer, err := l.client(t).Trace(context.Background(), connect.NewRequest(&api.TraceRequest{Customer: c.customer, Chain: c.name, DurationMs: 500, Limit: 500}))
 	if err != nil {
 		t.Fatal(err)
 	}
