@@ -6,6 +6,9 @@ cd "$(dirname "$0")/.."
 export PATH=$PWD/bin:$PATH
 laboratory=examples/lab/four-sites.yaml
 server=198.51.100.80
+# Other laboratories may run beside the demo's.
+state=/var/lib/switchboard/lab
+export SWITCHBOARD_SERVER=http://127.0.0.1:7470 SWITCHBOARD_TOKEN_FILE=$state/demo/token
 
 if [ "$(id -u)" -ne 0 ]; then
   command -v sudo >/dev/null || { echo "the demo makes network namespaces: run it as root" >&2; exit 1; }
@@ -18,7 +21,7 @@ fi
 
 heading() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 shown() { printf '\033[2m$ %s\033[0m\n' "$*"; "$@"; }
-on() { switchboard lab exec "$@"; }
+on() { switchboard lab exec --lab demo "$@"; }
 average_round_trip() { on "$1" -- ping -q -c 10 -i 0.05 -W 2 "$2" | sed -n 's|.* = [^/]*/\([^/]*\)/.*|\1|p'; }
 throughput() { # client machine, server machine, server address
   on "$2" -- iperf3 --server --one-off --daemon --port 5201
@@ -38,9 +41,9 @@ shown switchboard get chains -o wide
 shown switchboard get routes -o wide
 
 heading "Traffic"
-shown switchboard lab exec acme-host -- curl -sS -m 10 "http://$server/"
-shown switchboard lab exec acme-host -- curl -sS -m 10 "http://[2001:db8:ffff::80]/"
-shown switchboard lab exec globex-host -- curl -sS -m 10 "http://$server/"
+shown switchboard lab exec --lab demo acme-host -- curl -sS -m 10 "http://$server/"
+shown switchboard lab exec --lab demo acme-host -- curl -sS -m 10 "http://[2001:db8:ffff::80]/"
+shown switchboard lab exec --lab demo globex-host -- curl -sS -m 10 "http://$server/"
 
 heading "One connection, hop by hop"
 on acme-host -- sh -c "sleep 1; curl -sS -m 10 -o /dev/null http://$server/bytes/100000" &
@@ -65,7 +68,7 @@ cat <<END
   export PATH=$PWD/bin:\$PATH
   switchboard apply -f examples/chains/inspected.yaml       # insert a transparent filter into the live chain
   switchboard lab pcap office | tshark -r -                 # see VXLAN, labels and inner packets (interrupt to end)
-  kill -9 \$(pgrep -f 'switchboard site .*sites/dc/')        # a site's control plane dies; traffic goes on; it returns
+  switchboard top                                           # live rates of every chain, stage and direction
 
   make demo-down                                            # remove every trace
 END

@@ -101,7 +101,9 @@ func (c *clientFlags) resolve() (server, tokenFile string, err error) {
 		return "", "", usageError{fmt.Errorf("%s has no context %q", path, wanted)}
 	}
 	if server == "" && tokenFile == "" {
-		server, tokenFile = lab.Endpoint(lab.DefaultRoot)
+		if server, tokenFile, err = lab.Endpoint(lab.DefaultRoot); err != nil {
+			return "", "", usageError{err}
+		}
 	}
 	return first(server, defaultServer), first(tokenFile, defaultTokenFile()), nil
 }

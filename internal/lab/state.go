@@ -48,7 +48,7 @@ func FindName(root, name string) (string, error) {
 	case 1:
 		return names[0], nil
 	}
-	return "", fmt.Errorf("several laboratories run here (%s): say which with --lab", strings.Join(names, ", "))
+	return "", fmt.Errorf("several laboratories run here (%s): say which with --lab, or with --server and --token-file", strings.Join(names, ", "))
 }
 
 // Names lists the laboratories that have state below a root directory.
@@ -70,18 +70,21 @@ func Names(root string) ([]string, error) {
 }
 
 // Endpoint is where the API of the only laboratory below a root directory is, and the file with its token; empty where
-// there is none, or several.
-func Endpoint(root string) (server, tokenFile string) {
-	names, err := Names(root)
-	if err != nil || len(names) != 1 {
-		return "", ""
+// none is up. Several are an error: the caller must say which.
+func Endpoint(root string) (server, tokenFile string, err error) {
+	name, err := FindName(root, "")
+	if errors.Is(err, ErrNoLaboratory) {
+		return "", "", nil
 	}
-	s := stateOf(root, names[0])
-	address, err := os.ReadFile(s.apiFile())
 	if err != nil {
-		return "", ""
+		return "", "", err
 	}
-	return strings.TrimSpace(string(address)), s.tokenFile()
+	s := stateOf(root, name)
+	address, err := os.ReadFile(s.apiFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", "", nil
+	}
+	return strings.TrimSpace(string(address)), s.tokenFile(), err
 }
 
 func (s state) path(parts ...string) string {
