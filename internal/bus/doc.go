@@ -8,7 +8,8 @@
 // # Invariants
 //
 //   - A write that returned is on disk at the site where it was made. Reports in the bucket "status" are the exception.
-//   - Watches and subscriptions tell last values. Between two states a reader may miss values, never the last one.
+//   - Watches and subscriptions tell last values. Between two states a reader may miss values, never the last one. Changes
+//     of different keys may be told in another order than they were made.
 //   - A subscription's filter is at the publisher's site; a site with subscribers gets one copy of a change, others none.
 //   - A site speaks only for itself: what arrives over a link is filed under the name in the peer's certificate.
 //   - Other sites reach the code of this package and nothing else: the server they connect to has no JetStream, and
@@ -23,6 +24,8 @@
 // A key is one or more tokens joined by '.', each at least one byte of A–Z a–z 0–9 '-' '_', or '=' and two upper-case
 // hexadecimal digits for any other byte; see Key. At most 1 024 bytes. A prefix matches whole tokens: "a.b" covers "a.b"
 // and "a.b.c", not "a.bc".
+//
+// The bus keeps for itself, in the bucket "pub", the keys presence.<kind>.<name>; and the buckets "view" and "links".
 //
 // # For agents in other languages
 //

@@ -68,12 +68,17 @@ func (r *relay) call(m *nats.Msg) {
 		respond(m, nil, err)
 		return
 	}
+	passOn(m, reply)
+}
+
+// passOn gives a request the answer that came from elsewhere, and of its headers only the code.
+func passOn(m, reply *nats.Msg) {
 	answer := nats.NewMsg(m.Reply)
 	answer.Data = reply.Data
 	if code := reply.Header.Get(codeHeader); code != "" {
 		answer.Header.Set(codeHeader, code)
 	}
-	_ = m.RespondMsg(answer) // an agent that has gone needs none
+	_ = m.RespondMsg(answer) // whoever has gone needs none
 }
 
 func (r *relay) ask(ctx context.Context, site, service string, m *nats.Msg) (*nats.Msg, error) {
@@ -121,10 +126,5 @@ func (r *relay) answer(peer, service string, m *nats.Msg) {
 		respond(m, nil, err)
 		return
 	}
-	answer := nats.NewMsg(m.Reply)
-	answer.Data = reply.Data
-	if code := reply.Header.Get(codeHeader); code != "" {
-		answer.Header.Set(codeHeader, code)
-	}
-	_ = m.RespondMsg(answer) // a peer whose link broke knows
+	passOn(m, reply)
 }

@@ -23,7 +23,7 @@ type Subscription struct {
 // Another site's state is read from this site's copy, the view, which the site process keeps current over one link
 // however many agents subscribe; what several of them want crosses the link once. The copy outlives restarts and is read
 // while the other site cannot be reached. Synchronised comes when the copy has been whole once, so for a prefix that is
-// new at this site it waits for the other site.
+// new at this site it waits for the other site. Refused comes instead where the other site does not let this one read it.
 func (c *Connection) Subscribe(ctx context.Context, site, prefix string) (*Subscription, error) {
 	if err := errors.Join(validSite(site), validPrefix(prefix)); err != nil {
 		return nil, err
