@@ -62,6 +62,13 @@ impl Header {
     }
 }
 
+/// The maximum segment size that a segment's options offer; nothing when none does, or options make no sense before it.
+pub fn maximum_segment_size(segment: &[u8]) -> Option<u16> {
+    let header = Header::parse(segment).ok()?;
+    let at = maximum_segment_size_offset(&segment[..header.header_length])?;
+    Some(u16::from_be_bytes([segment[at], segment[at + 1]]))
+}
+
 /// Lowers the maximum segment size a SYN offers to `limit` and mends the checksum; returns whether
 /// it changed anything. Options that make no sense end the search.
 pub fn clamp_maximum_segment_size(segment: &mut [u8], limit: u16) -> bool {
@@ -134,11 +141,22 @@ mod tests {
             [1, 2, 4, 0x05, 0xb4, 0, 0, 0],
         ] {
             let mut segment = syn(&options);
+            assert_eq!(maximum_segment_size(&segment), Some(1460));
             assert!(clamp_maximum_segment_size(&mut segment, 1360));
+            assert_eq!(maximum_segment_size(&segment), Some(1360));
             assert_eq!(checksum::finish(checksum::sum(&segment)), 0);
             assert!(segment.windows(4).any(|window| window == [2, 4, 5, 0x50]));
             assert!(!clamp_maximum_segment_size(&mut segment, 1360));
         }
+    }
+
+    #[test]
+    fn only_a_syn_is_clamped() {
+        let mut segment = syn(&[2, 4, 0x05, 0xb4]);
+        segment[13] = ACK;
+        assert!(!clamp_maximum_segment_size(&mut segment, 1));
+        segment[13] = SYN | ACK;
+        assert!(clamp_maximum_segment_size(&mut segment, 1));
     }
 
     #[test]
@@ -152,6 +170,7 @@ mod tests {
         ] {
             let mut segment = syn(&options);
             let before = segment.clone();
+            assert_eq!(maximum_segment_size(&segment), None);
             assert!(!clamp_maximum_segment_size(&mut segment, 1));
             assert_eq!(segment, before);
         }

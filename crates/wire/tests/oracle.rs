@@ -1,0 +1,165 @@
+//! An independent oracle: tshark reads what the writers wrote, and agrees with the readers on every field.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use support::capture::{self, Capture};
+use support::fields::{Fields, NAMES};
+use support::generate::{self, Numbers};
+use support::layers::Layers;
+
+const PACKETS: usize = 6000;
+
+/// Captures in which tshark goes no deeper than the codecs.
+const CAPTURES: &[&str] = &[
+    "ndpi/http_ipv6.pcap",
+    "ndpi/netflix.pcap",
+    "ndpi/vxlan.pcap",
+    "tcpdump/ipv4_tcp_http_xml.pcap",
+    "tcpdump/mpls-over-udp.pcap",
+    "tcpdump/nsh-over-vxlan-gpe.pcap",
+    "tcpdump/nsh.pcap",
+    "tcpdump/vxlan.pcap",
+    "zeek/http-206_example_a.pcap",
+    "zeek/http-get.pcap",
+    "zeek/mixed-vlan-mpls.pcap",
+    "zeek/tunnels-vxlan-encapsulated-http.pcap",
+    "zeek/wikipedia.pcap",
+];
+
+/// What tshark says about checksums, besides the fields.
+const CHECKSUMS: [&str; 5] = [
+    "ip.checksum.status",
+    "tcp.checksum.status",
+    "udp.checksum.status",
+    "icmp.checksum.status",
+    "icmpv6.checksum.status",
+];
+
+type Decoded = BTreeMap<&'static str, Vec<String>>;
+
+/// The fields of each packet of a capture as tshark reads them; nothing where tshark is not installed.
+fn tshark(path: &Path) -> Option<Vec<Decoded>> {
+    let names: Vec<&str> = NAMES.iter().chain(&CHECKSUMS).copied().collect();
+    let mut command = Command::new("tshark");
+    command
+        .arg("-r")
+        .arg(path)
+        .args(["-n", "-T", "fields", "-E", "separator=;"]);
+    for option in [
+        "ip.defragment:FALSE",
+        "ipv6.defragment:FALSE",
+        "ip.check_checksum:TRUE",
+        "tcp.check_checksum:TRUE",
+        "udp.check_checksum:TRUE",
+        // Tunnels may leave it out over IPv6 (RFC 6935; RFC 7510, section 3.1).
+        "udp.ignore_ipv6_zero_checksum:TRUE",
+        "tcp.desegment_tcp_streams:FALSE",
+        "vlan.version:IEEE 802.1Q-2011",
+    ] {
+        command.args(["-o", option]);
+    }
+    for name in &names {
+        command.args(["-e", name]);
+    }
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(error) => {
+            eprintln!("SKIPPED: tshark cannot be run ({error}); install the package tshark");
+            return None;
+        }
+    };
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "tshark: {errors}");
+    let lines = String::from_utf8(output.stdout).expect("tshark writes UTF-8");
+    let read = |line: &str| {
+        let values = names.iter().zip(line.split(';'));
+        values
+            .filter(|(_, value)| !value.is_empty())
+            .map(|(name, value)| (*name, value.split(',').map(normal).collect()))
+            .collect()
+    };
+    Some(lines.lines().map(read).collect())
+}
+
+/// Numbers in decimal, truth as 1 and 0, bytes without colons.
+fn normal(value: &str) -> String {
+    match value {
+        "True" => "1".to_owned(),
+        "False" => "0".to_owned(),
+        _ => match value.strip_prefix("0x") {
+            Some(digits) => {
+                u64::from_str_radix(digits, 16).map_or(value.to_owned(), |n| n.to_string())
+            }
+            None => value.to_owned(),
+        },
+    }
+}
+
+/// Whether a frame is an ICMP error: tshark does not check the sums of the packet it quotes.
+fn quotes(fields: &Decoded) -> bool {
+    let first = |name| fields.get(name).map_or("", |values| values[0].as_str());
+    matches!(first("icmp.type"), "3" | "11") || matches!(first("icmpv6.type"), "2" | "3")
+}
+
+#[test]
+fn tshark_agrees_on_every_field_of_thousands_of_packets() {
+    let packets = generate::frames(&mut Numbers::from_seed(8300), PACKETS);
+    if let Some(compared) = compare("generated", packets, true) {
+        assert!(compared > 10 * PACKETS, "only {compared} fields");
+    }
+}
+
+#[test]
+fn tshark_agrees_on_captures() {
+    let Some(directory) = capture::directory() else {
+        return;
+    };
+    let read = |name| Capture::read(&directory.join(name)).packets;
+    let packets: Vec<_> = CAPTURES.iter().flat_map(read).collect();
+    let count = packets.len();
+    if let Some(compared) = compare("captured", packets, false) {
+        assert!(compared > 10 * count, "only {compared} fields");
+    }
+}
+
+/// Compares what both read of each packet, and returns how many fields that were; nothing where tshark is not installed.
+/// `flawless` packets have no error and right checksums.
+fn compare(name: &str, packets: Vec<Vec<u8>>, flawless: bool) -> Option<usize> {
+    let capture = Capture {
+        link: capture::ETHERNET,
+        packets,
+    };
+    let file = format!("switchboard-wire-{name}-{}.pcap", std::process::id());
+    let path = std::env::temp_dir().join(file);
+    capture.write(&path);
+    let decoded = tshark(&path);
+    std::fs::remove_file(&path).expect("it was written");
+    let decoded = decoded?;
+    assert_eq!(decoded.len(), capture.packets.len());
+    let mut compared = 0;
+    for (number, (frame, mut theirs)) in capture.packets.iter().zip(decoded).enumerate() {
+        let layers = Layers::of(capture.link, frame);
+        let what = || format!("{name} packet {number} {}: {frame:02x?}", layers.summary());
+        let statuses = CHECKSUMS
+            .map(|name| theirs.remove(name).unwrap_or_default())
+            .concat();
+        if layers.error.is_some() {
+            assert!(!flawless, "{}", what());
+            continue;
+        }
+        let Fields(ours) = Fields::of(capture.link, frame);
+        for name in NAMES {
+            assert_eq!(ours.get(name), theirs.get(name), "{name} of {}", what());
+            compared += ours.get(name).map_or(0, Vec::len);
+        }
+        for status in statuses.iter().filter(|_| flawless) {
+            // 1: right. 3: none, which is what the UDP of tunnels has. 2: not checked.
+            let fine = matches!(&**status, "1" | "3") || status == "2" && quotes(&ours);
+            assert!(fine, "checksum status {status} of {}", what());
+        }
+    }
+    Some(compared)
+}

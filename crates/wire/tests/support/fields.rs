@@ -1,0 +1,274 @@
+//! What the codecs read of a frame, under the names that tshark gives to the same fields.
+
+use super::layers::Layers;
+use std::collections::BTreeMap;
+use wire::icmp::Message;
+use wire::mpls::Stack;
+use wire::neighbour_discovery::Neighbour;
+use wire::nsh::MetadataType;
+use wire::{IpPacket, arp, ethernet, ipv4, ipv6, nsh, tcp, udp, vlan, vxlan, vxlan_gpe};
+
+/// Fields that are compared.
+pub const NAMES: &[&str] = &[
+    "arp.dst.hw_mac",
+    "arp.dst.proto_ipv4",
+    "arp.opcode",
+    "arp.src.hw_mac",
+    "arp.src.proto_ipv4",
+    "eth.dst",
+    "eth.src",
+    "ieee8021ad.dei",
+    "ieee8021ad.id",
+    "ieee8021ad.priority",
+    "icmp.code",
+    "icmp.ident",
+    "icmp.mtu",
+    "icmp.type",
+    "icmpv6.code",
+    "icmpv6.echo.identifier",
+    "icmpv6.mtu",
+    "icmpv6.nd.na.target_address",
+    "icmpv6.nd.ns.target_address",
+    "icmpv6.opt.linkaddr",
+    "icmpv6.type",
+    "ip.dst",
+    "ip.flags.df",
+    "ip.flags.mf",
+    "ip.frag_offset",
+    "ip.hdr_len",
+    "ip.id",
+    "ip.len",
+    "ip.proto",
+    "ip.src",
+    "ip.ttl",
+    "ipv6.dst",
+    "ipv6.fraghdr.ident",
+    "ipv6.fraghdr.more",
+    "ipv6.fraghdr.offset",
+    "ipv6.hlim",
+    "ipv6.plen",
+    "ipv6.src",
+    "mpls.bottom",
+    "mpls.exp",
+    "mpls.label",
+    "mpls.ttl",
+    "nsh.Obit",
+    "nsh.length",
+    "nsh.mdtype",
+    "nsh.metadata",
+    "nsh.metadataclass",
+    "nsh.metadatatype",
+    "nsh.nextproto",
+    "nsh.si",
+    "nsh.spi",
+    "nsh.ttl",
+    "tcp.dstport",
+    "tcp.flags",
+    "tcp.hdr_len",
+    "tcp.options.mss_val",
+    "tcp.srcport",
+    "udp.dstport",
+    "udp.length",
+    "udp.srcport",
+    "vlan.dei",
+    "vlan.id",
+    "vlan.priority",
+    "vxlan.vni",
+];
+
+/// Values by field, in the order of the layers; none of a field that no layer has.
+#[derive(Default, Debug, PartialEq, Eq)]
+pub struct Fields(pub BTreeMap<&'static str, Vec<String>>);
+
+impl Fields {
+    /// What the codecs read of a frame of that link type, quoted packets included.
+    pub fn of(link: u32, frame: &[u8]) -> Fields {
+        let mut fields = Fields::default();
+        fields.read(&Layers::of(link, frame));
+        fields
+    }
+
+    fn put(&mut self, name: &'static str, value: impl ToString) {
+        assert!(NAMES.contains(&name), "{name} is not compared");
+        self.0.entry(name).or_default().push(value.to_string());
+    }
+
+    fn read(&mut self, layers: &Layers) {
+        let mut link_hop = None;
+        for (name, bytes) in &layers.found {
+            match *name {
+                "ethernet" => self.ethernet(bytes),
+                "arp" => self.arp(bytes),
+                "mpls" => self.mpls(bytes),
+                "vxlan" => self.put("vxlan.vni", vxlan::parse(bytes).unwrap()),
+                "vxlan_gpe" => {
+                    self.put(
+                        "vxlan.vni",
+                        vxlan_gpe::Header::parse(bytes).unwrap().network,
+                    );
+                }
+                "nsh" => self.nsh(bytes),
+                "tcp" => self.tcp(bytes),
+                "udp" => self.udp(bytes),
+                "icmp" => self.icmp(bytes),
+                "icmpv6" => self.icmpv6(link_hop.expect("IPv6 around ICMPv6"), bytes),
+                _ if bytes[0] >> 4 == 4 => self.ipv4(bytes),
+                _ => link_hop = Some(self.ipv6(bytes)),
+            }
+        }
+    }
+
+    fn ethernet(&mut self, bytes: &[u8]) {
+        let header = ethernet::Header::parse(bytes).unwrap();
+        self.put("eth.dst", header.destination);
+        self.put("eth.src", header.source);
+        for at in (14..header.length).step_by(vlan::TAG_LENGTH) {
+            let (tag, _) = vlan::Tag::parse(&bytes[at..]).unwrap();
+            let names = if bytes[at - 2..at] == vlan::PROVIDER.to_be_bytes() {
+                ["ieee8021ad.priority", "ieee8021ad.dei", "ieee8021ad.id"]
+            } else {
+                ["vlan.priority", "vlan.dei", "vlan.id"]
+            };
+            self.put(names[0], tag.priority);
+            self.put(names[1], u8::from(tag.drop_eligible));
+            self.put(names[2], tag.identifier);
+        }
+    }
+
+    fn arp(&mut self, bytes: &[u8]) {
+        let arp = arp::Arp::parse(bytes).unwrap();
+        self.put("arp.opcode", bytes[7]);
+        self.put("arp.src.hw_mac", arp.sender_mac);
+        self.put("arp.dst.hw_mac", arp.target_mac);
+        self.put("arp.src.proto_ipv4", std::net::Ipv4Addr::from(arp.sender));
+        self.put("arp.dst.proto_ipv4", std::net::Ipv4Addr::from(arp.target));
+    }
+
+    fn mpls(&mut self, bytes: &[u8]) {
+        for entry in Stack::new(bytes).map(Result::unwrap) {
+            self.put("mpls.label", entry.label);
+            self.put("mpls.exp", entry.traffic_class);
+            self.put("mpls.bottom", u8::from(entry.bottom_of_stack));
+            self.put("mpls.ttl", entry.ttl);
+        }
+    }
+
+    fn nsh(&mut self, bytes: &[u8]) {
+        let header = nsh::Header::parse(bytes).unwrap();
+        self.put("nsh.Obit", u8::from(header.oam));
+        self.put("nsh.ttl", header.ttl);
+        self.put("nsh.length", header.length / 4);
+        self.put("nsh.mdtype", header.metadata as u8);
+        self.put("nsh.nextproto", header.next as u8);
+        self.put("nsh.spi", header.path);
+        self.put("nsh.si", header.index);
+        if header.metadata == MetadataType::Variable {
+            for context in header.context_headers(bytes).map(Result::unwrap) {
+                self.put("nsh.metadataclass", context.class);
+                self.put("nsh.metadatatype", context.kind);
+                if !context.value.is_empty() {
+                    self.put("nsh.metadata", hexadecimal(context.value));
+                }
+            }
+        }
+    }
+
+    fn ipv4(&mut self, bytes: &[u8]) {
+        let header = ipv4::Header::parse(bytes).unwrap();
+        self.put("ip.src", std::net::Ipv4Addr::from(header.source));
+        self.put("ip.dst", std::net::Ipv4Addr::from(header.destination));
+        self.put("ip.ttl", header.ttl);
+        self.put("ip.proto", header.protocol);
+        self.put("ip.hdr_len", header.header_length);
+        self.put("ip.len", header.total_length);
+        self.put("ip.id", header.identification);
+        self.put("ip.flags.df", u8::from(header.dont_fragment));
+        self.put("ip.flags.mf", u8::from(header.more_fragments));
+        // tshark shows offsets as they are sent, in units of 8 bytes.
+        self.put("ip.frag_offset", header.fragment_offset / 8);
+    }
+
+    fn ipv6(&mut self, bytes: &[u8]) -> ipv6::Header {
+        let header = ipv6::Header::parse(bytes).unwrap();
+        self.put("ipv6.src", std::net::Ipv6Addr::from(header.source));
+        self.put("ipv6.dst", std::net::Ipv6Addr::from(header.destination));
+        self.put("ipv6.hlim", header.hop_limit);
+        self.put("ipv6.plen", header.total_length - ipv6::HEADER_LENGTH);
+        if let Some(fragment) = header.fragment {
+            self.put("ipv6.fraghdr.offset", fragment.offset / 8);
+            self.put("ipv6.fraghdr.more", u8::from(fragment.more));
+            self.put("ipv6.fraghdr.ident", fragment.identification);
+        }
+        header
+    }
+
+    fn tcp(&mut self, bytes: &[u8]) {
+        let header = tcp::Header::parse(bytes).unwrap();
+        self.put("tcp.srcport", header.source_port);
+        self.put("tcp.dstport", header.destination_port);
+        self.put("tcp.flags", header.flags);
+        self.put("tcp.hdr_len", header.header_length);
+        if let Some(size) = tcp::maximum_segment_size(bytes) {
+            self.put("tcp.options.mss_val", size);
+        }
+    }
+
+    fn udp(&mut self, bytes: &[u8]) {
+        let header = udp::Header::parse(bytes).unwrap();
+        self.put("udp.srcport", header.source_port);
+        self.put("udp.dstport", header.destination_port);
+        self.put("udp.length", header.length);
+    }
+
+    fn icmp(&mut self, bytes: &[u8]) {
+        let message = Message::parse(false, bytes).unwrap();
+        self.put("icmp.type", message.kind);
+        self.put("icmp.code", message.code);
+        if let Some(identifier) = message.echo_identifier {
+            self.put("icmp.ident", identifier);
+        }
+        if (message.kind, message.code) == (3, 4) {
+            self.put("icmp.mtu", u16::from_be_bytes([bytes[6], bytes[7]]));
+        }
+        self.quoted(message, false, bytes);
+    }
+
+    fn icmpv6(&mut self, header: ipv6::Header, bytes: &[u8]) {
+        let message = Message::parse(true, bytes).unwrap();
+        self.put("icmpv6.type", message.kind);
+        self.put("icmpv6.code", message.code);
+        if let Some(identifier) = message.echo_identifier {
+            self.put("icmpv6.echo.identifier", identifier);
+        }
+        if message.kind == 2 {
+            let mtu = bytes[4..8].try_into().unwrap();
+            self.put("icmpv6.mtu", u32::from_be_bytes(mtu));
+        }
+        if let Some(neighbour) = Neighbour::check(&header, bytes).unwrap() {
+            let name = if neighbour.solicitation {
+                "icmpv6.nd.ns.target_address"
+            } else {
+                "icmpv6.nd.na.target_address"
+            };
+            self.put(name, std::net::Ipv6Addr::from(neighbour.target));
+            if let Some(mac) = neighbour.mac {
+                self.put("icmpv6.opt.linkaddr", mac);
+            }
+        }
+        self.quoted(message, true, bytes);
+    }
+
+    /// The packet an error quotes, which must be whole.
+    fn quoted(&mut self, message: Message, v6: bool, bytes: &[u8]) {
+        if message.is_error {
+            let quote = &bytes[wire::icmp::HEADER_LENGTH..];
+            let parsed = IpPacket::parse(quote).expect("a whole quoted packet");
+            assert_eq!(wire::icmp::quoted_tuple(v6, bytes), Ok(parsed.tuple));
+            self.read(&Layers::of(super::capture::RAW_IP, quote));
+        }
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

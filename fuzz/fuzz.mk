@@ -1,0 +1,20 @@
+# Coverage-guided fuzzing. FUZZ_SECONDS: for how long each target runs. FUZZ_TARGETS: which ones.
+FUZZ_SECONDS ?= 60
+FUZZ_TARGETS ?= $(sort $(notdir $(basename $(wildcard $(ROOT)/fuzz/fuzz_targets/*.rs))))
+CARGO_FUZZ_VERSION := 0.13.1
+FUZZ_CAPTURES := $(wildcard $(or $(SWITCHBOARD_DATA),$(ROOT)/../shared/data)/pcap)
+
+$(TOOLS)/cargo-fuzz:
+	cargo install --quiet --locked --version $(CARGO_FUZZ_VERSION) --root $(ROOT)/.build cargo-fuzz
+
+.PHONY: fuzz
+fuzz: $(TOOLS)/cargo-fuzz ## fuzz every codec for FUZZ_SECONDS each (nightly compiler)
+	cargo run --quiet --locked -p switchboard-wire --example fuzz_seeds -- fuzz/work $(FUZZ_CAPTURES)
+	cd fuzz && CARGO_TARGET_DIR=$(ROOT)/fuzz/target cargo +nightly fuzz build
+	@failed=; for target in $(FUZZ_TARGETS); do \
+	  mkdir -p fuzz/work/$$target fuzz/corpus/$$target fuzz/artifacts/$$target; \
+	  if CARGO_TARGET_DIR=$(ROOT)/fuzz/target cargo +nightly fuzz run $$target fuzz/work/$$target fuzz/corpus/$$target -- \
+	    -max_total_time=$(FUZZ_SECONDS) -max_len=2048 -print_final_stats=1 >fuzz/work/$$target.log 2>&1; \
+	  then echo "fuzz: $$target: $$(sed -n 's/^stat::number_of_executed_units: *//p' fuzz/work/$$target.log) inputs, no failure"; \
+	  else echo "fuzz: $$target FAILED: fuzz/work/$$target.log, input in fuzz/artifacts/$$target" >&2; failed=yes; fi; \
+	done; [ -z "$$failed" ]
