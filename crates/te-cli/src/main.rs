@@ -6,6 +6,7 @@ mod arguments;
 mod check;
 mod files;
 mod import;
+mod plan;
 mod progress;
 mod solve;
 
@@ -18,6 +19,8 @@ switchboard-te: routes, plans and checks wide-area service chains
 
   solve    --model FILE --algorithm lp|dp|one-hop|dp-latency|anycast|compute-aware
            --objective throughput|scale|latency [--gap 1e-4] [--time-limit 60] [--threads N] [-o FILE]
+  plan     cloud --model FILE --add-capacity X | placement --model FILE --new-sites vnf=N[,vnf=N]
+           [--ignore-capacity] [--planned-model FILE] [-o FILE]
   check    --model FILE --result FILE
   import   --graphml F | --sndlib F | --repetita F [--demands F]
            [--default-bandwidth MBPS] [--default-latency MS] [-o FILE]
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     let outcome = match words.first().map(String::as_str) {
         Some("solve") => solve::run(&words[1..]),
         Some("check") => check::run(&words[1..]),
+        Some("plan") => plan::run(&words[1..]),
         Some("import") => import::run(&words[1..]),
         Some("generate") => import::run_generate(&words[1..]),
         Some("help" | "--help" | "-h") => {

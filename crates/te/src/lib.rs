@@ -19,6 +19,7 @@ pub mod kernel;
 pub mod lp;
 pub mod model;
 pub mod network;
+pub mod online;
 pub mod plan;
 pub mod random;
 pub mod result;

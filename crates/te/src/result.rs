@@ -160,7 +160,7 @@ pub fn write_route(w: &mut Writer, model: &Model, route: &RouteEntry) {
     });
 }
 
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 20] = [
     "status",
     "objective",
     "value",
@@ -176,6 +176,11 @@ const KNOWN: [&str; 15] = [
     "moved_share",
     "from_scratch",
     "least_share",
+    "uniform",
+    "added",
+    "before",
+    "placed",
+    "failures",
 ];
 
 /// Reads a result file against its model.

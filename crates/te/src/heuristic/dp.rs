@@ -1,6 +1,6 @@
 //! SB-DP: every chain over the route that is cheapest at the loads it finds.
 
-use super::state::{Costs, State};
+use super::state::{Costs, State, UsedRoutes};
 use crate::instance::{Instance, Route};
 use crate::kernel::Scratch;
 use crate::solution::{Flow, loads, tightest};
@@ -27,16 +27,54 @@ pub fn fill(instance: &Instance, costs: Costs) -> Vec<Flow> {
 }
 
 /// Carries as much of one commodity as fits, route after route.
-pub fn fill_one(
+fn fill_one(
     instance: &Instance,
     state: &mut State,
     index: usize,
     scratch: &mut Scratch,
     flows: &mut Vec<Flow>,
 ) {
+    let used = instance.routes_of(instance.commodities[index].chain, flows);
+    carry(instance, state, index, 1.0, used, scratch, flows);
+}
+
+/// Routes one commodity at the present loads: the routes, and the rows that ran out on the way, if any did.
+pub fn route_one(
+    instance: &Instance,
+    state: &mut State,
+    index: usize,
+    scratch: &mut Scratch,
+) -> (Vec<Flow>, Vec<usize>) {
+    route_share(instance, state, index, 1.0, scratch)
+}
+
+/// As [`route_one`], for a share of the commodity's demand.
+pub fn route_share(
+    instance: &Instance,
+    state: &mut State,
+    index: usize,
+    share: f64,
+    scratch: &mut Scratch,
+) -> (Vec<Flow>, Vec<usize>) {
+    let used = instance.routes_of(instance.commodities[index].chain, &[]);
+    let mut flows = Vec::new();
+    let limits = carry(instance, state, index, share, used, scratch, &mut flows);
+    (flows, limits)
+}
+
+/// Carries up to a share of a commodity; returns the rows that limited it.
+fn carry(
+    instance: &Instance,
+    state: &mut State,
+    index: usize,
+    share: f64,
+    mut used: UsedRoutes,
+    scratch: &mut Scratch,
+    flows: &mut Vec<Flow>,
+) -> Vec<usize> {
     let commodity = &instance.commodities[index];
-    let mut left = 1.0;
-    let mut used = instance.routes_of(commodity.chain, flows);
+    let mut limits = Vec::new();
+    let mut left = share;
     while left > CARRIED && state.route(instance, commodity, scratch).is_some() {
         let route = scratch.route();
         if !used.allows(&route) {
@@ -55,10 +93,17 @@ pub fn fill_one(
         }
         match limit {
             // The row is full but for rounding: say so, or the same route would be found again.
-            Some(row) => state.fill_up(instance, row),
+            Some(row) => {
+                state.fill_up(instance, row);
+                limits.push(row);
+            }
             None => break,
         }
     }
+    if left > CARRIED && limits.is_empty() {
+        limits = state.blocking(instance, commodity);
+    }
+    limits
 }
 
 /// Routes every chain whole, then re-routes each at the loads of all others; keeps the best sweep.

@@ -14,6 +14,7 @@ use crate::error::Infeasible;
 use crate::instance::Instance;
 use crate::model::Model;
 use crate::solution::{Flow, Objective, Solution, Status, value};
+pub use dp::{route_one, route_share};
 pub use state::{Costs, State};
 
 /// A heuristic of the contract.

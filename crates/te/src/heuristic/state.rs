@@ -239,6 +239,24 @@ impl State {
     }
 }
 
+impl State {
+    /// The full rows that the commodity's route of least latency would need: what a refused chain lacks.
+    pub fn blocking(&self, instance: &Instance, commodity: &Commodity) -> Vec<usize> {
+        let free = Tables::new(instance, &vec![0.0; instance.rows()], 1.0);
+        let mut scratch = Scratch::default();
+        if cheapest(instance, &free, commodity, &mut scratch) >= IMPOSSIBLE {
+            return Vec::new();
+        }
+        let mut rows = Vec::new();
+        instance.loads(commodity, &scratch.route(), |row, _| {
+            if self.is_full(instance, row) && !rows.contains(&row) {
+                rows.push(row);
+            }
+        });
+        rows
+    }
+}
+
 /// The distinct routes that a chain with a limit on their number already has.
 pub struct UsedRoutes {
     most: usize,

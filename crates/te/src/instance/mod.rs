@@ -165,6 +165,36 @@ impl Instance {
         }
     }
 
+    /// Takes the last commodities back until `count` are left.
+    pub fn truncate(&mut self, count: usize) {
+        let Some(first) = self.commodities.get(count) else {
+            return;
+        };
+        let (stage, end, chain) = (
+            first.first_stage as usize,
+            first.sources.0 as usize,
+            first.chain,
+        );
+        self.stage_vnf.truncate(stage);
+        self.forward.truncate(stage);
+        self.reverse.truncate(stage);
+        self.ends.truncate(end);
+        self.commodities.truncate(count);
+        self.max_routes.remove(&chain);
+    }
+
+    /// Whether a route visits only sites where its VNFs are, between ends that the commodity has.
+    pub fn allows(&self, commodity: &Commodity, route: &Route) -> bool {
+        let deployed = |(z, &site): (usize, &u32)| {
+            self.vnf_row(self.stage_vnf[commodity.stage(z)] as usize, site as usize)
+                .is_some()
+        };
+        route.sites.len() == commodity.vnfs as usize
+            && self.sources(commodity).contains(&route.source)
+            && self.sinks(commodity).contains(&route.sink)
+            && route.sites.iter().enumerate().all(deployed)
+    }
+
     /// What an unstated `minimum_share` means here.
     pub fn demand(&self) -> Demand {
         self.demand

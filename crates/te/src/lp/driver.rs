@@ -61,6 +61,20 @@ pub fn solve(
     options: &Options,
     monitor: &Monitor<'_>,
 ) -> Result<Solution, Infeasible> {
+    solve_with_prices(model, instance, objective, options, monitor).map(|(solution, _)| solution)
+}
+
+/// As [`solve`]; also the prices that prove the bound, by row and for the row's whole capacity, in the objective's unit.
+///
+/// # Errors
+/// As [`solve`].
+pub fn solve_with_prices(
+    model: &Model,
+    instance: &Instance,
+    objective: Objective,
+    options: &Options,
+    monitor: &Monitor<'_>,
+) -> Result<(Solution, Vec<f64>), Infeasible> {
     let clock = Clock::new(options.time_limit);
     let mut solver = Solver::new(instance, objective, options, monitor, &clock);
     if objective == Objective::Scale {
@@ -75,7 +89,9 @@ pub fn solve(
         return Err(Infeasible::unbounded());
     }
     solver.rounds(|s| s.gap() <= options.gap);
-    Ok(solver.finish())
+    let unit = solver.costing.unit;
+    let prices = solver.proof.iter().map(|p| p * unit).collect();
+    Ok((solver.finish(), prices))
 }
 
 /// Solves the scale objective with `added` capacity to spread over the sites (the paper's cloud capacity planning).

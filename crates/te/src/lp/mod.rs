@@ -17,7 +17,7 @@ mod outcome;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub use driver::{expand, solve};
+pub use driver::{expand, solve, solve_with_prices};
 
 /// When to stop, and how to work.
 #[derive(Debug, Clone)]

@@ -163,7 +163,11 @@ fn ends(place: Place<'_>, value: &Value, nodes: &Names) -> Result<Ends, InputErr
     ))
 }
 
-fn traffic(place: Place<'_>, value: &Value, stages: usize) -> Result<Vec<f64>, InputError> {
+/// Traffic of each stage: a list, or one number for all of them.
+///
+/// # Errors
+/// A wrong length or a negative number, at `place`.
+pub fn traffic(place: Place<'_>, value: &Value, stages: usize) -> Result<Vec<f64>, InputError> {
     let Value::List(items) = value else {
         return Ok(vec![place.not_negative(value)?; stages]);
     };

@@ -10,6 +10,7 @@ mod read;
 mod validate;
 mod write;
 
+pub use chains::traffic as read_traffic;
 pub use geography::{KM_PER_MS, great_circle_km};
 
 /// A node of the backbone.

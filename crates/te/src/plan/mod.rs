@@ -2,3 +2,4 @@
 
 pub mod cloud;
 pub mod placement;
+mod relaxation;
