@@ -278,9 +278,7 @@ func (n *Namespace) Up(name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	attributes := link.Attrs()
-	unknown := attributes.OperState == netlink.OperUnknown && attributes.Flags&net.FlagUp != 0
-	return unknown || attributes.OperState == netlink.OperUp, nil
+	return isUp(link.Attrs()), nil
 }
 
 // find returns nil where there is no such interface.

@@ -6,7 +6,6 @@ import (
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	"github.com/switchboard-project/switchboard/internal/edge"
-	"github.com/switchboard-project/switchboard/internal/hostnet"
 )
 
 // lookAtEdges sees how edges stand, and says whether others can be used than before. An edge whose interface has no carrier
@@ -24,12 +23,11 @@ func (s *Switchboard) lookAtEdges() bool {
 // edgesNow says how the site's edges stand, and which forwarders can open which.
 func (s *Switchboard) edgesNow() (usable map[EdgeKey]string, edges map[EdgeKey]edge.Status) {
 	usable, edges = map[EdgeKey]string{}, map[EdgeKey]edge.Status{}
-	host, err := hostnet.CurrentNamespace()
+	links, err := s.host.LinkStates()
 	if err != nil {
 		s.log.Warn("edges cannot be looked at", "error", err)
 		return s.state.usableEdges, s.edges
 	}
-	defer host.Close()
 	taken := map[string]EdgeKey{} // interface and VLAN
 	for _, name := range sortedKeys(s.state.directory.edges) {
 		record := s.state.directory.edges[name]
@@ -37,7 +35,7 @@ func (s *Switchboard) edgesNow() (usable map[EdgeKey]string, edges map[EdgeKey]e
 			continue
 		}
 		key := EdgeKey{record.Customer, record.Edge}
-		reason := s.whyUnusable(host, record.Spec)
+		reason := s.whyUnusable(links, record.Spec)
 		at := fmt.Sprintf("interface %s, VLAN %d,", record.Spec.Interface, record.Spec.Vlan)
 		if other, is := taken[at]; is && reason == "" {
 			reason = fmt.Sprintf("%s is that of edge %s", at, other)
@@ -45,7 +43,7 @@ func (s *Switchboard) edgesNow() (usable map[EdgeKey]string, edges map[EdgeKey]e
 		if reason == "" {
 			taken[at] = key
 			usable[key] = s.forwarderOf(record.Spec.Interface)
-			reason = s.whyDown(host, record.Spec, usable[key])
+			reason = s.whyDown(links, record.Spec, usable[key])
 		}
 		edges[key] = edge.Status{Customer: record.Customer, Up: reason == "", Reason: reason}
 	}
@@ -53,26 +51,22 @@ func (s *Switchboard) edgesNow() (usable map[EdgeKey]string, edges map[EdgeKey]e
 }
 
 // whyUnusable says why no forwarder can open an edge, "" where one can.
-func (s *Switchboard) whyUnusable(host *hostnet.Namespace, spec *api.EdgeSpec) string {
+func (s *Switchboard) whyUnusable(links map[string]bool, spec *api.EdgeSpec) string {
 	if problem := malformedEdge(spec); problem != "" {
 		return problem
 	}
 	if s.forwarderOf(spec.Interface) == "" {
 		return fmt.Sprintf("interface %s is not in edgeInterfaces of site %s", spec.Interface, s.config.Site)
 	}
-	exists, err := host.LinkExists(spec.Interface)
-	if err != nil {
-		return err.Error()
-	}
-	if !exists {
+	if _, exists := links[spec.Interface]; !exists {
 		return fmt.Sprintf("interface %s does not exist at site %s", spec.Interface, s.config.Site)
 	}
 	return ""
 }
 
 // whyDown says why nothing passes an edge that is open, "" where it does.
-func (s *Switchboard) whyDown(host *hostnet.Namespace, spec *api.EdgeSpec, forwarder string) string {
-	if up, err := host.Up(spec.Interface); err != nil || !up {
+func (s *Switchboard) whyDown(links map[string]bool, spec *api.EdgeSpec, forwarder string) string {
+	if !links[spec.Interface] {
 		return fmt.Sprintf("interface %s at site %s is down or has no carrier", spec.Interface, s.config.Site)
 	}
 	for _, port := range s.state.statuses[forwarder].GetPorts() {

@@ -108,7 +108,7 @@ func (s *Switchboard) publish(ctx context.Context, records map[string]proto.Mess
 			return err
 		}
 		old, known := s.results.published[key]
-		if known && bytes.Equal(old, value) || known && !s.results.countsDue && onlyCounts(records[key], old) {
+		if known && bytes.Equal(old, value) || known && !s.results.countsDue && onlyCounts(records[key], old) || known && onlyLater(records[key], old) {
 			continue
 		}
 		if _, err := s.connection.Published().Put(ctx, key, value); err != nil {
@@ -147,6 +147,17 @@ func onlyCounts(record proto.Message, published []byte) bool {
 		}
 	}
 	return proto.Equal(a, b)
+}
+
+// onlyLater reports whether a measurement differs from its published form in nothing but the time: nothing has passed.
+func onlyLater(record proto.Message, published []byte) bool {
+	m, is := record.(*control.Measurement)
+	old := &control.Measurement{}
+	if !is || proto.Unmarshal(published, old) != nil {
+		return false
+	}
+	old.TimeUnixMs = m.TimeUnixMs
+	return proto.Equal(m, old)
 }
 
 func (s *Switchboard) forwarderRecord(f Forwarder) *control.ForwarderRecord {

@@ -15,6 +15,7 @@ import (
 	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
 	"github.com/switchboard-project/switchboard/internal/bus"
 	"github.com/switchboard-project/switchboard/internal/edge"
+	"github.com/switchboard-project/switchboard/internal/hostnet"
 	"github.com/switchboard-project/switchboard/internal/vnf/instance"
 )
 
@@ -45,6 +46,7 @@ type Switchboard struct {
 	agent      *instance.Agent
 	events     chan func()
 	ready      func()
+	host       *hostnet.Namespace // where edges are
 	rulesDue   bool // something has changed that rules are made from
 
 	state   state
@@ -87,6 +89,12 @@ func (s *Switchboard) Run(ctx context.Context) error {
 			}
 		}()
 	}
+	host, err := hostnet.CurrentNamespace()
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	s.host = host
 	if err := s.restore(ctx); err != nil {
 		return err
 	}

@@ -141,6 +141,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	defer a.site.Close()
+	defer func() {
+		for _, in := range a.instances {
+			in.release()
+		}
+	}()
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for {

@@ -32,6 +32,7 @@ type instance struct {
 	// lost is when its namespace was found gone; it is made anew after rebuildDelay, so that what happened can be seen.
 	lost time.Time
 
+	handle   *hostnet.Namespace // of its namespace; nil where there is none
 	built    bool
 	ports    map[string]string // the site's ends, by the link inside
 	paired   map[int]bool      // by index
@@ -74,24 +75,35 @@ func (in *instance) tryStep(ctx context.Context, site *hostnet.Namespace, r *rec
 	if driver == nil {
 		return fmt.Errorf("no driver %q; use nftables-firewall, nftables-nat or bridge-filter", in.deployment.Driver)
 	}
-	if in.built && !hostnet.NamespaceExists(in.namespace) {
+	if in.handle != nil && !in.handle.Current() {
+		in.release()
 		in.built, in.lost, in.ports = false, time.Now(), nil
 	}
 	if wait := rebuildDelay - time.Since(in.lost); wait > 0 {
 		return fmt.Errorf("namespace %s is gone", in.namespace)
 	}
-	namespace, err := hostnet.EnsureNamespace(in.namespace)
-	if err != nil {
+	if in.handle == nil {
+		namespace, err := hostnet.EnsureNamespace(in.namespace)
+		if err != nil {
+			return err
+		}
+		in.handle = namespace
+	}
+	if err := in.build(site, in.handle, driver); err != nil {
 		return err
 	}
-	defer namespace.Close()
-	if err := in.build(site, namespace, driver); err != nil {
+	if err := in.serve(ctx, in.handle, driver, r, placements); err != nil {
 		return err
 	}
-	if err := in.serve(ctx, namespace, driver, r, placements); err != nil {
-		return err
+	return in.probe(ctx, in.handle, driver)
+}
+
+// release lets go of the namespace, which stays.
+func (in *instance) release() {
+	if in.handle != nil {
+		in.handle.Close()
+		in.handle = nil
 	}
-	return in.probe(ctx, site, namespace, driver)
 }
 
 func (in *instance) links(d *driver) []string {
@@ -176,13 +188,8 @@ func (in *instance) pair(namespace *hostnet.Namespace, d *driver, one *record) e
 
 // unplace removes a place's interfaces and its record.
 func (in *instance) unplace(ctx context.Context, r *records, one *record) error {
-	if one.IngressMAC != "" && hostnet.NamespaceExists(in.namespace) {
-		namespace, err := hostnet.OpenNamespace(in.namespace)
-		if err != nil {
-			return err
-		}
-		defer namespace.Close()
-		if err := removePair(namespace, one.Index); err != nil {
+	if one.IngressMAC != "" && in.handle != nil {
+		if err := removePair(in.handle, one.Index); err != nil {
 			return err
 		}
 	}
@@ -203,28 +210,28 @@ func (in *instance) apply(ctx context.Context, namespace *hostnet.Namespace, rul
 	return nil
 }
 
-// probe checks that the instance can do its work: its links are up, its kernel forwards, its interfaces and rules are there.
-func (in *instance) probe(ctx context.Context, site, namespace *hostnet.Namespace, d *driver) error {
+// probe checks that the instance can do its work: its links and interfaces are up, and every few seconds that its rules are
+// there.
+func (in *instance) probe(ctx context.Context, namespace *hostnet.Namespace, d *driver) error {
+	states, err := namespace.LinkStates()
+	if err != nil {
+		return err
+	}
 	for _, link := range in.links(d) {
-		err := up(namespace, link)
-		if err == nil {
-			err = up(site, in.ports[link])
+		up, exists := states[link]
+		if !exists { // and so the site's end
+			in.ports = nil
 		}
-		if err != nil {
-			if exists, look := site.LinkExists(in.ports[link]); look == nil && !exists {
-				in.ports = nil
-			}
-			in.built = false
-			return err
+		if !up {
+			in.built = false // and repaired by the next step
+			return fmt.Errorf("interface %s in namespace %s is down or gone", link, namespace.Name)
 		}
 	}
-	if d.kind == vnf.Gateway {
-		for index := range in.paired {
-			for _, name := range []string{ingressName(index), egressName(index)} {
-				if err := up(namespace, name); err != nil {
-					delete(in.paired, index)
-					return err
-				}
+	for index := range in.paired {
+		for _, name := range []string{ingressName(index), egressName(index)} {
+			if d.kind == vnf.Gateway && !states[name] {
+				delete(in.paired, index)
+				return fmt.Errorf("interface %s in namespace %s is down or gone", name, namespace.Name)
 			}
 		}
 	}
@@ -249,19 +256,12 @@ func (in *instance) probe(ctx context.Context, site, namespace *hostnet.Namespac
 	return nil
 }
 
-func up(namespace *hostnet.Namespace, link string) error {
-	is, err := namespace.Up(link)
-	if err == nil && !is {
-		err = fmt.Errorf("interface %s in namespace %s is down", link, namespace.Name)
-	}
-	return err
-}
-
 // empty reports whether nothing of the instance is used or wanted.
 func (in *instance) empty(r *records) bool { return !r.has(in.name) }
 
 // destroy removes the instance's links and namespace.
 func (in *instance) destroy() error {
+	in.release()
 	if !hostnet.NamespaceExists(in.namespace) {
 		return nil
 	}

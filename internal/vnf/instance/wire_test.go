@@ -80,6 +80,9 @@ func testAgent(t *testing.T, store Store) *Agent {
 	}
 	t.Cleanup(func() {
 		a.site.Close()
+		for _, in := range a.instances {
+			in.release()
+		}
 		names, err := hostnet.NamespaceNames(prefix)
 		for _, name := range names {
 			err = errors.Join(err, hostnet.DeleteNamespace(name))
