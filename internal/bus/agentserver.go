@@ -2,11 +2,13 @@ package bus
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -51,6 +53,9 @@ func (a agentAuthentication) Check(c server.ClientAuthentication) bool {
 
 // startNATS starts a NATS server inside this process and waits until it takes connections.
 func startNATS(options *server.Options, log *slog.Logger) (*server.Server, error) {
+	if err := awaitAddress(options.Host, options.Port); err != nil {
+		return nil, fmt.Errorf("bus: server %s: %w", options.ServerName, err)
+	}
 	options.NoSigs = true
 	options.MaxPayload = maximumPayload
 	options.MaxPending = 64 << 20
@@ -79,6 +84,22 @@ func startNATS(options *server.Options, log *slog.Logger) (*server.Server, error
 			net.JoinHostPort(options.Host, strconv.Itoa(options.Port)), reason)
 	}
 	return s, nil
+}
+
+// awaitAddress waits a moment for an address to be free: a process that was here before may still be ending, and a
+// connection that leaves this machine may happen to use the port.
+func awaitAddress(host string, port int) error {
+	deadline := time.Now().Add(addressPatience)
+	for {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err == nil {
+			return l.Close()
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(retryWait)
+	}
 }
 
 func splitListen(field, address string) (string, int, error) {

@@ -3,6 +3,7 @@ package bus
 import (
 	"crypto/tls"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -88,6 +89,13 @@ func TestEnrolSiteKeepsAnIdentity(t *testing.T) {
 	if _, err := authority.EnrolSite("west", directory); err == nil {
 		t.Fatal("the directory became another site's")
 	}
+}
+
+func TestServerWaitsForItsAddress(t *testing.T) {
+	address := freeAddress(t)
+	l := must(net.Listen("tcp", address))(t)
+	time.AfterFunc(300*time.Millisecond, func() { l.Close() })
+	newSite(t, "a", func(c *ServerConfig) { c.LocalListen = address })
 }
 
 func TestServerConfigurationErrorsNameTheField(t *testing.T) {

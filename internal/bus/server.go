@@ -73,6 +73,8 @@ const (
 	maximumPayload = 2 * MaximumValue
 	startPatience  = 20 * time.Second
 	startPoll      = 100 * time.Millisecond
+	// addressPatience is how long a listening address may still be somebody else's.
+	addressPatience = 3 * time.Second
 )
 
 // Server is one site's message bus: a NATS server with JetStream (domain = site, every write synced) for the site's
