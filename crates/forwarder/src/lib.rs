@@ -18,6 +18,7 @@ pub mod counters;
 pub mod departure;
 pub mod fragments;
 pub mod frame;
+mod housekeeping;
 pub mod neighbours;
 pub mod pipeline;
 pub mod ports;

@@ -4,13 +4,14 @@ use crate::arrival::{Accepted, Arrival};
 use crate::counters::{Counters, Drop, Event, Reason};
 use crate::fragments::Fragments;
 use crate::frame::Frame;
-use crate::neighbours::{Neighbours, Waiting, question};
+use crate::housekeeping::Housekeeping;
+use crate::neighbours::{Neighbours, Waiting};
 use crate::registry::{HopId, PlaceId};
 use crate::rules::{Hop, Rules};
 use crate::trace::Trace;
 use contracts::forwarder as contract;
 use flow::consistent_hash::ConnectionHash;
-use flow::{Found, Hops, Insertion, Ipv4Key, Ipv4Table, Ipv6Key, Ipv6Table, Verdict};
+use flow::{Found, Hops, Insertion, Ipv4Key, Ipv4Table, Ipv6Key, Ipv6Table};
 use std::collections::HashMap;
 use wire::steering::Direction;
 use wire::{Addresses, FiveTuple, tcp};
@@ -104,7 +105,9 @@ pub struct Pipeline<F> {
     pub hop_flows: HashMap<HopId, u64>,
     /// Flow entries of each place, as of the last count.
     pub place_flows: HashMap<PlaceId, u64>,
-    ticked: u32,
+    pub(crate) housekeeping: Housekeeping,
+    pub(crate) settings: Settings,
+    pub(crate) timeouts: flow::Timeouts,
 }
 
 /// Memory and secrets of a pipeline.
@@ -118,22 +121,16 @@ pub struct Settings {
     pub hash_key: [u8; 16],
 }
 
-/// Buckets that a tick ages or counts at most.
-const TICK_BUDGET: usize = 1 << 20;
-
 impl<F: Frame> Pipeline<F> {
     /// A pipeline with empty tables.
     ///
     /// # Errors
     /// The flow tables' settings contradict each other or there is no memory.
     pub fn new(settings: &Settings, rules: &Rules) -> Result<Pipeline<F>, flow::ConfigError> {
-        let config = |memory| flow::Config {
-            timeouts: rules.timeouts,
-            ..flow::Config::new(memory, settings.hash_key)
-        };
+        let (config_v4, config_v6) = settings.tables(rules.timeouts);
         Ok(Pipeline {
-            v4: Ipv4Table::new(&config(settings.memory_v4))?,
-            v6: Ipv6Table::new(&config(settings.memory_v6))?,
+            v4: Ipv4Table::new(&config_v4)?,
+            v6: Ipv6Table::new(&config_v6)?,
             neighbours: Neighbours::default(),
             fragments: Fragments::default(),
             counters: Counters::default(),
@@ -141,12 +138,23 @@ impl<F: Frame> Pipeline<F> {
             hash: ConnectionHash::new(rules.selection_seed),
             hop_flows: HashMap::new(),
             place_flows: HashMap::new(),
-            ticked: 0,
+            housekeeping: Housekeeping::default(),
+            settings: *settings,
+            timeouts: rules.timeouts,
         })
     }
 
     /// To be called when rules have changed: makes room for counters, and follows ports that have other positions now.
-    pub fn rules_changed(&mut self, old: &Rules, new: &Rules) {
+    /// `now` is in seconds.
+    ///
+    /// # Errors
+    /// There is no memory to give the flow tables other idle times; the rest of the change holds.
+    pub fn rules_changed(
+        &mut self,
+        old: &Rules,
+        new: &Rules,
+        now: u32,
+    ) -> Result<(), flow::ConfigError> {
         self.hash = ConnectionHash::new(new.selection_seed);
         self.counters.reserve(new.places.len(), new.hops.len());
         let moved: Vec<Option<usize>> = old
@@ -158,6 +166,10 @@ impl<F: Frame> Pipeline<F> {
         for _ in 0..lost {
             self.counters.drop(Drop::HopGone.into());
         }
+        if self.timeouts != new.timeouts {
+            self.change_timeouts(new.timeouts, now)?;
+        }
+        Ok(())
     }
 
     /// Connections in the tables.
@@ -418,52 +430,6 @@ impl<F: Frame> Pipeline<F> {
             source_port: u32::from(tuple.source_port),
             destination_port: u32::from(tuple.destination_port),
         });
-    }
-
-    /// Once a second: ages entries, counts them, asks for neighbours. `now` is in seconds.
-    pub fn tick(&mut self, rules: &Rules, now: u32, out: &mut Output<F>) {
-        if now == self.ticked {
-            return;
-        }
-        self.ticked = now;
-        self.v4.age_step(now, TICK_BUDGET, |_| {});
-        self.v6.age_step(now, TICK_BUDGET, |_| {});
-        self.fragments.forget_old(now);
-        let (questions, given_up) = self.neighbours.tick(now);
-        for (key, own, known) in questions {
-            if let Some(port) = rules.ports.get(key.0) {
-                out.make(key.0, question(key, own, port.mac, known));
-                self.counters.event(Event::NeighbourAsked);
-            }
-        }
-        for _ in given_up {
-            self.counters.drop(Drop::NeighbourUnresolved.into());
-        }
-        self.count_entries(rules);
-    }
-
-    /// Counts the entries of each hop and place.
-    fn count_entries(&mut self, rules: &Rules) {
-        let (mut hops, mut places) = (HashMap::new(), HashMap::new());
-        let mut visit = |place: PlaceId, found: Hops| {
-            if rules.stage(place).is_some() {
-                *hops.entry(HopId(found.upstream)).or_insert(0) += 1;
-                *hops.entry(HopId(found.downstream)).or_insert(0) += 1;
-                *places.entry(place).or_insert(0) += 1;
-            }
-        };
-        let scan = self.v4.begin_scan();
-        while self.v4.scan_step(&scan, TICK_BUDGET, |entry| {
-            visit(PlaceId(entry.path()), entry.hops());
-            Verdict::Keep
-        }) {}
-        let scan = self.v6.begin_scan();
-        while self.v6.scan_step(&scan, TICK_BUDGET, |entry| {
-            visit(PlaceId(entry.path()), entry.hops());
-            Verdict::Keep
-        }) {}
-        self.hop_flows = hops;
-        self.place_flows = places;
     }
 }
 

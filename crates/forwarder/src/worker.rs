@@ -168,11 +168,13 @@ impl Worker {
             }
             let now = self.started.elapsed().as_secs() as u32;
             let received = self.round(now, &mut burst, &mut output);
-            self.pipeline.tick(&self.rules, now, &mut output);
+            let busy = self
+                .pipeline
+                .tick(&self.rules, now, received == 0, &mut output);
             self.flush(&mut output);
             if received > 0 {
                 idle = 0;
-            } else {
+            } else if !busy {
                 idle = idle.saturating_add(1);
                 self.rest(idle);
             }
@@ -287,7 +289,10 @@ impl Worker {
                 count: self.former.remove(&port.name).unwrap_or_default(),
             });
         }
-        self.pipeline.rules_changed(&self.rules, &rules);
+        let now = self.started.elapsed().as_secs() as u32;
+        if let Err(error) = self.pipeline.rules_changed(&self.rules, &rules, now) {
+            eprintln!("switchboard-forwarder: idle times stay as they were: {error}");
+        }
         self.rules = rules;
         given_up
     }

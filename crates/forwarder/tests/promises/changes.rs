@@ -196,3 +196,36 @@ fn ports_that_change_places_in_the_rules_keep_their_neighbours_and_waiting_packe
     }
     network.assert_no_drops();
 }
+
+#[test]
+fn idle_times_come_with_the_rules_and_counts_follow() {
+    let vnfs = vec![vec![instance(1, "a", 100)]];
+    let mut network = Network::new(Plan::new(2, chain(0, vnfs, 1)));
+    open(&mut network, 0..30);
+    network.tick();
+    // Two edges' entries and those of both stages at the instance's site, one stage at the other.
+    let entries = |network: &Network| -> u64 {
+        network
+            .nodes
+            .iter()
+            .map(|node| node.pipeline.flow_entries())
+            .sum()
+    };
+    assert_eq!(entries(&network), 30 * 5);
+    let most = network.nodes[1].pipeline.hop_flows.values().max();
+    assert_eq!(most, Some(&60), "the instance is a hop of both stages");
+    let mut set = network.plan.rules(1);
+    set.timers = Some(contracts::forwarder::FlowTimers {
+        tcp_opening: 5,
+        tcp_established: 20,
+        tcp_closing: 5,
+        ..Default::default()
+    });
+    network.apply_at(1, &set);
+    assert_eq!(entries(&network), 30 * 5, "entries survive the change");
+    for _ in 0..200 {
+        network.tick();
+    }
+    assert_eq!(network.nodes[1].pipeline.flow_entries(), 0);
+    assert!(network.nodes[1].pipeline.hop_flows.is_empty());
+}

@@ -116,7 +116,9 @@ impl Network {
             .map(|port| port_mac(site, &port.name))
             .collect();
         let rules = compile(set, &macs, &mut node.registry).unwrap();
-        node.pipeline.rules_changed(&node.rules, &rules);
+        node.pipeline
+            .rules_changed(&node.rules, &rules, self.now)
+            .unwrap();
         node.rules = rules;
         node.ports = set.ports.iter().map(|port| port.name.clone()).collect();
     }
@@ -181,7 +183,7 @@ impl Network {
         for site in 0..self.nodes.len() {
             let node = &mut self.nodes[site];
             let mut out = Output::default();
-            node.pipeline.tick(&node.rules, self.now, &mut out);
+            while node.pipeline.tick(&node.rules, self.now, true, &mut out) {}
             self.take(site, out);
         }
         self.run()

@@ -278,7 +278,7 @@ impl Node {
             hash_key: [9; 16],
         };
         let mut pipeline = Pipeline::new(&settings, &rules).unwrap();
-        pipeline.rules_changed(&Rules::empty(), &rules);
+        pipeline.rules_changed(&Rules::empty(), &rules, 1).unwrap();
         Node {
             set,
             registry,
@@ -290,7 +290,7 @@ impl Node {
     fn recompile(&mut self) {
         self.set.generation += 1;
         let rules = compile(&self.set, &macs(&self.set), &mut self.registry).unwrap();
-        self.pipeline.rules_changed(&self.rules, &rules);
+        self.pipeline.rules_changed(&self.rules, &rules, 1).unwrap();
         self.rules = rules;
     }
 

@@ -1,0 +1,189 @@
+//! What a worker does besides packets: ages and counts flow entries, asks for neighbours.
+//!
+//! Walks over the flow tables go in steps between bursts, so that no packet ever waits for a whole table.
+
+use crate::counters::{Drop, Event};
+use crate::frame::Frame;
+use crate::neighbours::question;
+use crate::pipeline::{Output, Pipeline, Settings};
+use crate::registry::{HopId, PlaceId};
+use crate::rules::Rules;
+use flow::{ConfigError, FlowKey, FlowTable, Insertion, Scan, Verdict};
+use std::collections::HashMap;
+
+/// Buckets that a walk may look at in a second: 1 % of a core or so.
+const BUCKETS_PER_SECOND: usize = 1 << 20;
+/// Buckets looked at between two bursts: some microseconds.
+const STEP: usize = 256;
+/// The same while there is nothing else to do.
+const IDLE_STEP: usize = 1 << 14;
+
+/// How far the walks are.
+#[derive(Debug, Default)]
+pub(crate) struct Housekeeping {
+    second: u32,
+    /// Buckets still to be looked at this second: for ageing, IPv4 and IPv6, and for counting.
+    age_v4: usize,
+    age_v6: usize,
+    count: usize,
+    counting: Option<Counting>,
+}
+
+/// A count of the entries of each hop and place, under way.
+#[derive(Debug)]
+struct Counting {
+    v4: Option<Scan>,
+    v6: Option<Scan>,
+    hops: HashMap<HopId, u64>,
+    places: HashMap<PlaceId, u64>,
+}
+
+impl Housekeeping {
+    fn owes(&self) -> bool {
+        self.age_v4 + self.age_v6 + self.count > 0
+    }
+}
+
+impl<F: Frame> Pipeline<F> {
+    /// To be called between bursts: a step of each walk, and once a second what is due then. `now` is in seconds;
+    /// `idle` says that there was nothing to receive. Returns whether more steps of this second are left.
+    #[inline]
+    pub fn tick(&mut self, rules: &Rules, now: u32, idle: bool, out: &mut Output<F>) -> bool {
+        if now != self.housekeeping.second {
+            self.begin_second(rules, now, out);
+        }
+        if self.housekeeping.owes() {
+            self.walk(rules, now, if idle { IDLE_STEP } else { STEP });
+        }
+        self.housekeeping.owes()
+    }
+
+    #[cold]
+    fn begin_second(&mut self, rules: &Rules, now: u32, out: &mut Output<F>) {
+        self.fragments.forget_old(now);
+        let (questions, given_up) = self.neighbours.tick(now);
+        for (key, own, known) in questions {
+            if let Some(port) = rules.ports.get(key.0) {
+                out.make(key.0, question(key, own, port.mac, known));
+                self.counters.event(Event::NeighbourAsked);
+            }
+        }
+        for _ in given_up {
+            self.counters.drop(Drop::NeighbourUnresolved.into());
+        }
+        let buckets = |slots: usize| slots.min(BUCKETS_PER_SECOND);
+        self.housekeeping.second = now;
+        self.housekeeping.age_v4 = buckets(self.v4.stats().slots);
+        self.housekeeping.age_v6 = buckets(self.v6.stats().slots);
+        self.housekeeping.count = BUCKETS_PER_SECOND;
+    }
+
+    #[cold]
+    fn walk(&mut self, rules: &Rules, now: u32, step: usize) {
+        let keeping = &mut self.housekeeping;
+        let v4 = keeping.age_v4.min(step);
+        keeping.age_v4 -= v4;
+        self.v4.age_step(now, v4, |_| {});
+        let v6 = keeping.age_v6.min(step);
+        keeping.age_v6 -= v6;
+        self.v6.age_step(now, v6, |_| {});
+        if keeping.count > 0 {
+            keeping.count = keeping.count.saturating_sub(step);
+            self.count_step(rules, step);
+        }
+    }
+
+    /// A step of counting the entries of each hop and place; the count's end is the second's.
+    fn count_step(&mut self, rules: &Rules, step: usize) {
+        let counting = self.housekeeping.counting.get_or_insert_with(|| Counting {
+            v4: Some(self.v4.begin_scan()),
+            v6: Some(self.v6.begin_scan()),
+            hops: HashMap::new(),
+            places: HashMap::new(),
+        });
+        let Counting {
+            v4,
+            v6,
+            hops,
+            places,
+        } = counting;
+        let mut visit = |place: PlaceId, found: flow::Hops| {
+            if rules.stage(place).is_some() {
+                *hops.entry(HopId(found.upstream)).or_insert(0) += 1;
+                *hops.entry(HopId(found.downstream)).or_insert(0) += 1;
+                *places.entry(place).or_insert(0) += 1;
+            }
+        };
+        count_in(&mut self.v4, v4, step, &mut visit);
+        if v4.is_none() {
+            count_in(&mut self.v6, v6, step, &mut visit);
+        }
+        if counting.v4.is_none() && counting.v6.is_none() {
+            self.housekeeping.count = 0;
+            if let Some(done) = self.housekeeping.counting.take() {
+                self.hop_flows = done.hops;
+                self.place_flows = done.places;
+            }
+        }
+    }
+
+    /// Gives the flow tables other idle times. Entries keep how long they have been idle.
+    ///
+    /// # Errors
+    /// As for [`Pipeline::new`]; nothing has changed then.
+    #[cold]
+    pub(crate) fn change_timeouts(
+        &mut self,
+        timeouts: flow::Timeouts,
+        now: u32,
+    ) -> Result<(), ConfigError> {
+        let (config_v4, config_v6) = self.settings.tables(timeouts);
+        let mut v4 = FlowTable::new(&config_v4)?;
+        let mut v6 = FlowTable::new(&config_v6)?;
+        move_entries(&mut self.v4, &mut v4, now);
+        move_entries(&mut self.v6, &mut v6, now);
+        (self.v4, self.v6) = (v4, v6);
+        self.housekeeping.counting = None;
+        self.timeouts = timeouts;
+        Ok(())
+    }
+}
+
+impl Settings {
+    /// What IPv4 and IPv6 tables are made from.
+    pub(crate) fn tables(&self, timeouts: flow::Timeouts) -> (flow::Config, flow::Config) {
+        let config = |memory| flow::Config {
+            timeouts,
+            ..flow::Config::new(memory, self.hash_key)
+        };
+        (config(self.memory_v4), config(self.memory_v6))
+    }
+}
+
+fn count_in<K: FlowKey>(
+    table: &mut FlowTable<K>,
+    scan: &mut Option<Scan>,
+    step: usize,
+    visit: &mut impl FnMut(PlaceId, flow::Hops),
+) {
+    let Some(open) = scan else {
+        return;
+    };
+    let more = table.scan_step(open, step, |entry| {
+        visit(PlaceId(entry.path()), entry.hops());
+        Verdict::Keep
+    });
+    if !more {
+        *scan = None;
+    }
+}
+
+fn move_entries<K: FlowKey>(from: &mut FlowTable<K>, to: &mut FlowTable<K>, now: u32) {
+    let scan = from.begin_scan();
+    let everything = from.stats().slots.max(1);
+    while from.scan_step(&scan, everything, |visited| {
+        match to.import(&visited.entry(now), now) {
+            Insertion::New(_) | Insertion::Present(_) | Insertion::Full => Verdict::Keep,
+        }
+    }) {}
+}
