@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,11 @@ func (e *fileMistakes) Error() string {
 	for i, m := range e.mistakes {
 		lines[i] = m.String()
 	}
-	return fmt.Sprintf("%d mistakes, nothing was applied\n%s", len(lines), strings.Join(lines, "\n"))
+	count := "1 mistake"
+	if len(lines) > 1 {
+		count = fmt.Sprintf("%d mistakes", len(lines))
+	}
+	return fmt.Sprintf("%s, nothing was applied\n%s", count, strings.Join(lines, "\n"))
 }
 
 // readResources reads the resources of files, directories and standard input.
@@ -130,26 +135,19 @@ func withRemoteMistakes(ctx context.Context, client apiv1connect.SwitchboardServ
 	ctx, cancel := context.WithTimeout(ctx, connectPatience)
 	defer cancel()
 	_, err := client.Apply(ctx, connect.NewRequest(&apiv1.ApplyRequest{Resources: messages(documents), DryRun: true}))
-	seen := map[string]bool{}
-	for _, m := range mistakes {
-		seen[m.Source+m.Field] = true
-	}
 	for _, m := range placed(documents, violations(err)) {
-		covered := false
-		for _, known := range mistakes {
-			covered = covered || known.Source == m.Source && known.Line == m.Line && (strings.HasPrefix(known.Field, m.Field) || strings.HasPrefix(m.Field, known.Field))
-		}
-		if !covered && !seen[m.Source+m.Field] {
+		if !resource.Covered(mistakes, m) {
 			mistakes = append(mistakes, m)
 		}
 	}
-	slices.SortStableFunc(mistakes, func(a, b resource.Mistake) int {
-		if a.Source != b.Source {
-			return strings.Compare(a.Source, b.Source)
-		}
-		return a.Line - b.Line
-	})
+	sortByPlace(mistakes)
 	return mistakes
+}
+
+func sortByPlace(mistakes []resource.Mistake) {
+	slices.SortStableFunc(mistakes, func(a, b resource.Mistake) int {
+		return cmp.Or(strings.Compare(a.Source, b.Source), cmp.Compare(a.Line, b.Line))
+	})
 }
 
 func messages(documents []*resource.Document) []*apiv1.Resource {
@@ -170,6 +168,7 @@ func placed(documents []*resource.Document, found []*apiv1.FieldViolation) []res
 		d := documents[v.Resource]
 		all = append(all, resource.Mistake{Source: d.Source, Line: d.LineOf(v.Field), Field: v.Field, Description: v.Description, Fix: v.Fix})
 	}
+	sortByPlace(all)
 	return all
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -75,7 +74,7 @@ func newGetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return get(command.Context(), command.OutOrStdout(), client, flags, arguments)
+			return get(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), client, flags, arguments)
 		},
 	}
 	flags.add(command)
@@ -95,7 +94,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-func get(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServiceClient, flags *getFlags, arguments []string) error {
+func get(ctx context.Context, out, notes io.Writer, client apiv1connect.SwitchboardServiceClient, flags *getFlags, arguments []string) error {
 	if arguments[0] == "all" {
 		if len(arguments) > 1 || flags.watch {
 			return usageError{errors.New("get all: takes no name and no --watch")}
@@ -117,7 +116,7 @@ func get(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServ
 		return fmt.Errorf("there is no %s %s", resource.FileKind(t.kind), path(t.customer, t.name))
 	}
 	if len(found) == 0 && (flags.output == "table" || flags.output == "wide") {
-		fmt.Fprintf(os.Stderr, "no %s\n", arguments[0])
+		fmt.Fprintf(notes, "no %s\n", arguments[0])
 		return nil
 	}
 	return write(out, flags.output, t.kind, found, t.name != "")

@@ -18,7 +18,7 @@ func newRootCommand() *cobra.Command {
 	}
 	root.AddCommand(newVersionCommand(), newLabCommand())
 	root.AddCommand(newSiteCommand(), newVnfCommand(), newGlobalCommand())
-	root.AddCommand(newApplyCommand(), newGetCommand(), newDeleteCommand(), newWaitCommand(), newEventsCommand(),
+	root.AddCommand(newApplyCommand(), newGetCommand(), newDescribeCommand(), newDeleteCommand(), newWaitCommand(), newEventsCommand(),
 		newTraceCommand(), newTopCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	return root

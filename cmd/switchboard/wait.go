@@ -106,12 +106,37 @@ func hopeless(condition string, r *apiv1.Resource) bool {
 		status.GetObservedGeneration() == r.GetMetadata().GetGeneration()
 }
 
-// await watches a resource until it is as wanted; nil is one that does not exist. It returns the last state seen.
+// awaitRetry is how long to wait for a server that went away.
+const awaitRetry = 200 * time.Millisecond
+
+// await watches a resource until it is as wanted; nil is one that does not exist. It returns the last state seen. A
+// server that restarts is waited for.
 func await(ctx context.Context, client apiv1connect.SwitchboardServiceClient, t target, met func(*apiv1.Resource) bool) (*apiv1.Resource, error) {
-	var last *apiv1.Resource
+	connected := false
+	for {
+		last, done, err := awaitOnce(ctx, client, t, met)
+		connected = connected || done || err == nil
+		switch code := connect.CodeOf(err); {
+		case done:
+			return last, nil
+		case ctx.Err() != nil || code == connect.CodeDeadlineExceeded:
+			return last, context.DeadlineExceeded
+		case err != nil && (!connected || code != connect.CodeUnavailable && code != connect.CodeCanceled && code != connect.CodeUnknown):
+			return last, plain(err)
+		}
+		select {
+		case <-ctx.Done():
+			return last, context.DeadlineExceeded
+		case <-time.After(awaitRetry):
+		}
+	}
+}
+
+// awaitOnce is await on one connection.
+func awaitOnce(ctx context.Context, client apiv1connect.SwitchboardServiceClient, t target, met func(*apiv1.Resource) bool) (last *apiv1.Resource, done bool, err error) {
 	stream, err := client.Watch(ctx, connect.NewRequest(&apiv1.WatchRequest{Kind: string(t.kind), Customer: t.customer, Name: t.name}))
 	if err != nil {
-		return nil, plain(err)
+		return nil, false, err
 	}
 	defer stream.Close()
 	synchronised := false
@@ -125,16 +150,10 @@ func await(ctx context.Context, client apiv1connect.SwitchboardServiceClient, t 
 			synchronised = true
 		}
 		if synchronised && met(last) {
-			return last, nil
+			return last, true, nil
 		}
 	}
-	if ctx.Err() != nil {
-		return last, ctx.Err()
-	}
-	if err := stream.Err(); err != nil {
-		return last, plain(err)
-	}
-	return last, errors.New("the server ended the watch")
+	return last, false, stream.Err()
 }
 
 // phaseText says how a resource stands.

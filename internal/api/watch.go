@@ -36,12 +36,12 @@ func (s *service) Watch(ctx context.Context, r *connect.Request[api.WatchRequest
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return ctx.Err()
 		case <-changed:
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return ctx.Err()
 		case <-time.After(watchPause):
 		}
 	}

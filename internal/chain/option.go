@@ -95,13 +95,18 @@ func eachString(f *Findings, field, wanted string, value any, check func(*Findin
 	}
 }
 
+// checkWord takes one of several words; the empty one, last, stands for a field left out.
 func checkWord(f *Findings, field string, value any, words ...string) {
 	for _, w := range words {
 		if value == w {
 			return
 		}
 	}
-	f.Add(field, describe(value)+" is not allowed", "write "+strings.Join(words, " or "))
+	fix := "write " + strings.Join(words, " or ")
+	if shorter, optional := strings.CutSuffix(fix, " or "); optional {
+		fix = shorter + ", or leave it out"
+	}
+	f.Add(field, describe(value)+" is not allowed", fix)
 }
 
 // ruleFields are the fields of a firewall rule and their checks.

@@ -40,6 +40,12 @@ func (w *worker) drain(ctx context.Context, s situation) (time.Duration, error) 
 
 // repair makes the state agree with the record where the process ended between the two.
 func (w *worker) repair(ctx context.Context, s situation) error {
+	if s.state.Status.ObservedGeneration != s.message.Metadata.Generation {
+		// What changed needs no plan.
+		state := proto.CloneOf(s.state)
+		state.Status.ObservedGeneration, state.RequestedUnixMs = s.message.Metadata.Generation, 0
+		return w.g.setState(ctx, w.key, state)
+	}
 	phase := s.state.Status.Phase
 	settled := phase == api.ChainPhase_CHAIN_PHASE_ACTIVE || phase == api.ChainPhase_CHAIN_PHASE_REJECTED ||
 		phase == api.ChainPhase_CHAIN_PHASE_FAILED

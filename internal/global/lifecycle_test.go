@@ -319,3 +319,16 @@ func TestStateSurvivesARestart(t *testing.T) {
 		t.Errorf("%d events of %d survived", n, events)
 	}
 }
+
+// A change that no plan depends on is followed without one.
+func TestChangedPriorityNeedsNoPlan(t *testing.T) {
+	p := standard(t)
+	p.apply(webChain)
+	p.awaitPhase("acme", "web", active)
+	before := p.record("acme", "web")
+	p.apply(strings.Replace(webChain, "demand:", "priority: 5\n  demand:", 1))
+	p.await("the new generation is observed", func() bool { return p.chain("acme", "web").Status.ObservedGeneration == 2 })
+	if after := p.record("acme", "web"); !proto.Equal(before, after) || p.chain("acme", "web").Status.Phase != active {
+		t.Fatalf("the record changed from %v to %v", before, after)
+	}
+}

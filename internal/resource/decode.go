@@ -70,8 +70,13 @@ func (r *reader) unknown(member member, at string, m protoreflect.MessageDescrip
 	r.mistake(member.key.Line, at, "there is no such field", "use "+strings.Join(names, ", "))
 }
 
-// closeTo reports whether two words differ by one letter, or one is the other's plural or beginning.
+// closeTo reports whether a word is a known one but for one letter, or for its unit.
 func closeTo(a, b string) bool {
+	for _, unit := range []string{"Mbps", "Ms"} {
+		if name, has := strings.CutSuffix(b, unit); has && closeTo(a, name) {
+			return true
+		}
+	}
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	if len(a) > len(b) {
 		a, b = b, a

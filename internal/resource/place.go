@@ -129,3 +129,15 @@ func jsonName(name string) string {
 	}
 	return b.String()
 }
+
+// Covered reports whether a mistake that a later check found is told already by one found in reading the same place: a
+// value that could not be read looks as if it were missing.
+func Covered(known []Mistake, m Mistake) bool {
+	for _, k := range known {
+		if k.Source == m.Source && (k.Field == m.Field || strings.HasPrefix(k.Field, m.Field+".") || strings.HasPrefix(k.Field, m.Field+"[") ||
+			strings.HasPrefix(m.Field, k.Field+".") || strings.HasPrefix(m.Field, k.Field+"[")) && (k.Line == m.Line || k.Field == m.Field) {
+			return true
+		}
+	}
+	return false
+}

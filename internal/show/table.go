@@ -98,8 +98,13 @@ func Age(then *timestamppb.Timestamp, now time.Time) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// number is a quantity with at most four digits that matter.
-func number(value float64) string { return fmt.Sprintf("%.4g", value) }
+// number is a quantity with at most four digits that matter, and never an exponent below a million million.
+func number(value float64) string {
+	if value >= 1000 && value < 1e12 {
+		return fmt.Sprintf("%.0f", value)
+	}
+	return fmt.Sprintf("%.4g", value)
+}
 
 func yes(value bool) string {
 	if value {

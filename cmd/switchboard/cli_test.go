@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	apiv1 "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/internal/api"
+	"github.com/switchboard-project/switchboard/internal/chain"
+	"github.com/switchboard-project/switchboard/internal/global"
+	"github.com/switchboard-project/switchboard/internal/resource"
+)
+
+// update writes what the commands print now into testdata: go test ./cmd/switchboard -run Golden -update
+var update = flag.Bool("update", false, "write the present output into testdata")
+
+// recorded is a Global Switchboard as it stood once.
+type recorded struct{ resources []*apiv1.Resource }
+
+func (r *recorded) Apply(_ context.Context, given []*apiv1.Resource, _ bool) ([]*apiv1.ApplyOutcome, error) {
+	f := &chain.Findings{}
+	var outcomes []*apiv1.ApplyOutcome
+	for i, m := range given {
+		f.Resource = i
+		parsed, _ := resource.Parse(m, f)
+		if c, ok := parsed.Spec.(chain.ChainSpec); ok && len(c.Vnfs) > 0 && c.Vnfs[0].Vnf == "cache" {
+			f.Add("spec.vnfs[0].vnf", `there is no VNF "cache"`, "name one of firewall")
+		}
+		outcomes = append(outcomes, &apiv1.ApplyOutcome{Kind: string(parsed.Key.Kind), Metadata: m.Metadata,
+			Result: apiv1.ApplyResult(1 + i%3)})
+	}
+	if len(f.All) > 0 {
+		return nil, &global.Invalid{Findings: f.All}
+	}
+	return outcomes, nil
+}
+
+func (r *recorded) Delete(_ context.Context, key chain.Key) error {
+	switch key.Name {
+	case "hq":
+		return &global.Refused{Reason: global.InUse, Message: key.String() + " is used by link office-hq; delete or change that first"}
+	case "none":
+		return &global.Refused{Reason: global.NotFound, Message: "there is no " + key.String()}
+	}
+	return nil
+}
+
+func (r *recorded) List(kind chain.Kind, customer, name string) []*apiv1.Resource {
+	var found []*apiv1.Resource
+	for _, one := range r.resources {
+		key := resource.KeyOf(one)
+		wanted := key.Name
+		if kind == chain.KindRoute {
+			wanted = one.GetRoute().GetChain()
+		}
+		if key.Kind == kind && (customer == "" || string(key.Customer) == customer) && (name == "" || wanted == name) {
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+func (r *recorded) Changes() (<-chan struct{}, func()) { return nil, func() {} }
+
+func (r *recorded) Events(chain.Kind, string, string, uint32) []*apiv1.Event {
+	return []*apiv1.Event{
+		{Time: longAgo, Kind: "chain", Customer: "acme", Name: "web", Severity: "Normal", Reason: "Active", Message: "label 65536: office>west>hq", Source: "global-switchboard"},
+		{Time: longAgo, Kind: "vnfinstance", Name: "firewall-west-1", Severity: "Warning", Reason: "InstanceDead", Message: "probe failed", Source: "site west"},
+	}
+}
+
+func (r *recorded) Trace(context.Context, *apiv1.TraceRequest) ([]*apiv1.TraceHop, error) {
+	hop := func(us int64, site string, stage uint32, from, to, decision string) *apiv1.TraceHop {
+		return &apiv1.TraceHop{Time: timestamppb.New(longAgo.AsTime().Add(time.Duration(us) * time.Microsecond)), Site: site, Forwarder: "f1", Chain: "web",
+			ChainLabel: 65536, EgressLabel: 16, Stage: stage, From: from, To: to, Decision: decision, Flow: "tcp 10.1.0.10:40000 > 198.51.100.80:80"}
+	}
+	return []*apiv1.TraceHop{hop(0, "office", 1, "edge:acme/office-lan", "forwarder:west/f1", "new flow"),
+		hop(4100, "west", 1, "forwarder:office/f1", "vnf:firewall/firewall-west-1", "new flow")}, nil
+}
+
+func (r *recorded) Traffic(string, string) []*apiv1.ChainTraffic {
+	return []*apiv1.ChainTraffic{{Customer: "acme", Chain: "web", Stages: []*apiv1.StageTraffic{
+		{Stage: 1, Site: "office", Packets: 1000, Bytes: 1500000, PacketsPerSecond: 99.6, Mbps: 1.2, NewFlows: 3},
+		{Stage: 2, Reverse: true, Site: "hq", Packets: 2000, Bytes: 3000000, PacketsPerSecond: 199, Mbps: 2.345, NewFlows: 0}}}}
+}
+
+var longAgo = timestamppb.New(time.Now().Add(-75 * time.Hour))
+
+const recordedResources = `
+kind: Site
+metadata: {name: hq}
+spec: {kind: data-centre, latitude: 39, longitude: -77.5, capacity: 16000}
+---
+kind: Site
+metadata: {name: office}
+spec: {kind: customer-premises}
+---
+kind: Link
+metadata: {name: office-hq}
+spec: {from: office, to: hq, latencyMs: 9.5, bandwidthMbps: 1000, backgroundMbps: 5}
+---
+kind: Vnf
+metadata: {name: firewall}
+spec:
+  loadPerMbps: 1
+  driver: nftables-firewall
+  attachment: gateway
+  controllerSite: hq
+  options: [{name: rules, type: firewall-rules, required: true}, {name: default, type: verdict, defaultValue: drop}]
+---
+kind: VnfDeployment
+metadata: {name: firewall-west}
+spec: {vnf: firewall, site: west, capacity: 400, instances: 2, addressPool: [192.0.2.0/28]}
+---
+kind: Edge
+metadata: {name: office-lan, customer: acme}
+spec: {kind: vlan, site: office, interface: trunk0, vlan: 20, prefixes: [10.1.0.0/24]}
+---
+kind: Edge
+metadata: {name: internet}
+spec: {kind: internet, site: hq, interface: wan0, prefixes: [0.0.0.0/0, "::/0"]}
+---
+kind: Chain
+metadata: {name: web, customer: acme}
+spec:
+  ingress: {edges: [office-lan], match: {protocols: [tcp], destinationPorts: ["80", "8000-8080"]}}
+  vnfs:
+    - vnf: firewall
+      options: {default: drop, rules: [{verdict: accept, protocol: tcp, destinationPorts: ["80"]}]}
+  egress: {edges: [internet]}
+  demand: {forwardMbps: 50, reverseMbps: 200}
+---
+kind: Chain
+metadata: {name: big, customer: globex}
+spec:
+  ingress: {edges: [internet]}
+  egress: {edges: [internet]}
+  demand: {forwardMbps: 5000}
+`
+
+func newRecorded(t *testing.T) *recorded {
+	t.Helper()
+	documents, mistakes := resource.ReadFile("recorded.yaml", []byte(recordedResources))
+	if len(mistakes) > 0 {
+		t.Fatal(mistakes)
+	}
+	r := &recorded{}
+	for _, d := range documents {
+		d.Message.Metadata.Created, d.Message.Metadata.Generation = longAgo, 1
+		r.resources = append(r.resources, d.Message)
+	}
+	r.resources[0].GetSite().Status = &apiv1.SiteStatus{Connected: true, Label: 16, Forwarders: []*apiv1.ForwarderStatus{
+		{Name: "f1", Alive: true, FlowEntries: 12, Drops: map[string]uint64{"no_target": 2, "path_unknown": 1}}, {Name: "f2"}}}
+	r.resources[1].GetSite().Status = &apiv1.SiteStatus{Label: 17}
+	r.resources[3].GetVnf().Status = &apiv1.VnfStatus{ControllerConnected: true, Instances: 2, HealthyInstances: 1}
+	r.resources[4].GetVnfDeployment().Status = &apiv1.VnfDeploymentStatus{Reserved: 250, HealthyInstances: 1}
+	r.resources[5].GetEdge().Status = &apiv1.EdgeStatus{Up: true}
+	r.resources[6].GetEdge().Status = &apiv1.EdgeStatus{Reason: "no interface wan0"}
+	routes := []*apiv1.RouteStatus{
+		{ChainLabel: 65538, EgressLabel: 16, Fraction: 0.75, IngressSite: "office", Sites: []string{"west"}, EgressSite: "hq", LatencyMs: 9, State: apiv1.RouteState_ROUTE_STATE_ACTIVE},
+		{ChainLabel: 65538, EgressLabel: 16, Fraction: 0.25, IngressSite: "office", Sites: []string{"east"}, EgressSite: "hq", LatencyMs: 11, State: apiv1.RouteState_ROUTE_STATE_ACTIVE},
+		{ChainLabel: 65536, EgressLabel: 16, Fraction: 1, IngressSite: "office", Sites: []string{"west"}, EgressSite: "hq", LatencyMs: 9, State: apiv1.RouteState_ROUTE_STATE_DRAINING}}
+	r.resources[7].GetChain().Status = &apiv1.ChainStatus{Phase: apiv1.ChainPhase_CHAIN_PHASE_ACTIVE, ObservedGeneration: 1, Routes: routes,
+		Measured: &apiv1.Demand{ForwardMbps: 41.25, ReverseMbps: 180}, ActivationMs: 123.4}
+	r.resources[8].GetChain().Status = &apiv1.ChainStatus{Phase: apiv1.ChainPhase_CHAIN_PHASE_REJECTED, ObservedGeneration: 1,
+		Reason: "VNF firewall needs 10000 load units, 150 are free (west 150)", ReasonFrom: "traffic-engineering"}
+	for i, status := range routes {
+		r.resources = append(r.resources, &apiv1.Resource{Metadata: &apiv1.Metadata{Name: fmt.Sprintf("web-%d", i+1), Customer: "acme"},
+			Kind: &apiv1.Resource_Route{Route: &apiv1.Route{Chain: "web", Status: status}}})
+	}
+	r.resources = append(r.resources, &apiv1.Resource{Metadata: &apiv1.Metadata{Name: "firewall-west-1"}, Kind: &apiv1.Resource_VnfInstance{
+		VnfInstance: &apiv1.VnfInstance{Vnf: "firewall", Site: "west", Deployment: "firewall-west", Weight: 100, State: apiv1.VnfInstanceState_VNF_INSTANCE_STATE_DEAD,
+			Reason: "probe failed", Namespace: "fw1", Chains: []string{"acme/web"}, Flows: 7, Packets: 4211, Since: longAgo}}})
+	return r
+}
+
+// run executes a command line as main does and gives what it printed, then its exit code.
+func run(t *testing.T, line string) string {
+	t.Helper()
+	root := newRootCommand()
+	var out bytes.Buffer
+	root.SetOut(&out)
+	root.SetErr(&out)
+	root.SetIn(strings.NewReader(""))
+	root.SetArgs(strings.Fields(line)[1:])
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintln(&out, "switchboard:", err)
+		fmt.Fprintf(&out, "exit %d\n", exitCode(err))
+	}
+	return out.String()
+}
+
+// The output of commands against a recorded platform is what testdata/cli.txt says.
+func TestGoldenOutput(t *testing.T) {
+	server := httptest.NewServer(api.Handler(newRecorded(t), "a-token-of-the-tests"))
+	defer server.Close()
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("a-token-of-the-tests\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(serverVariable, server.URL)
+	t.Setenv(tokenVariable, token)
+	t.Setenv(configVariable, filepath.Join(t.TempDir(), "config.yaml"))
+	const file = "testdata/cli.txt"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var updated strings.Builder
+	for i, section := range strings.Split("\n"+string(text), "\n$ ") {
+		if i == 0 {
+			continue
+		}
+		line, want, _ := strings.Cut(section, "\n")
+		got := strings.ReplaceAll(run(t, line), longAgo.AsTime().UTC().Format(time.RFC3339Nano), "2026-01-01T00:00:00Z")
+		fmt.Fprintf(&updated, "$ %s\n%s\n", line, got)
+		if want = strings.TrimRight(want, "\n"); want != strings.TrimRight(got, "\n") && !*update {
+			t.Errorf("%s:\n got\n%s\nwant\n%s", line, got, want)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(updated.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What get shows as YAML or JSON can be applied again.
+func TestWhatIsShownCanBeAppliedAgain(t *testing.T) {
+	r := newRecorded(t)
+	var applied []*apiv1.Resource
+	for _, one := range r.resources {
+		if k := resource.KindOf(one); k != chain.KindRoute && k != chain.KindInstance {
+			applied = append(applied, one)
+		}
+	}
+	yamlText, err := resource.YAML(applied)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, one := range applied {
+		jsonText, err := resource.JSON([]*apiv1.Resource{one}, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fromYAML, mistakes := resource.ReadFile("yaml", yamlText)
+		fromJSON, more := resource.ReadFile("json", jsonText)
+		if len(mistakes)+len(more) > 0 {
+			t.Fatal(mistakes, more)
+		}
+		for _, back := range []*apiv1.Resource{fromYAML[i].Message, fromJSON[0].Message} {
+			want := resource.Spec(one)
+			if got := resource.Spec(back); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%s came back as %v, not %v", resource.KeyOf(one), got, want)
+			}
+		}
+	}
+}
+
+func TestServerThatIsAwayIsNamed(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("a-token-of-the-tests\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	output := run(t, "switchboard get sites --server http://127.0.0.1:1 --token-file "+token)
+	if !strings.Contains(output, "server http://127.0.0.1:1") || !strings.Contains(output, "exit 1") {
+		t.Fatal(output)
+	}
+}
+
+func TestContextsOfTheConfigurationFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	t.Setenv(configVariable, file)
+	t.Setenv(serverVariable, "")
+	t.Setenv(tokenVariable, "")
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("currentContext: lab\ncontexts:\n  - {name: lab, server: 'unix:/run/lab', tokenFile: /run/token}\n  - {name: other, server: 'http://h:1'}\n")
+	for flags, want := range map[clientFlags]string{
+		{}:                        "unix:/run/lab /run/token",
+		{context: "other"}:        "http://h:1 " + defaultTokenFile(),
+		{server: "http://flag:1"}: "http://flag:1 /run/token",
+		{tokenFile: "/t"}:         "unix:/run/lab /t",
+	} {
+		server, token, err := flags.resolve()
+		if got := server + " " + token; err != nil || got != want {
+			t.Errorf("%+v: %s, %v; want %s", flags, got, err, want)
+		}
+	}
+	_, _, err := (&clientFlags{context: "none"}).resolve()
+	var usage usageError
+	if !errors.As(err, &usage) || !strings.Contains(err.Error(), `no context "none"`) {
+		t.Errorf("unknown context: %v", err)
+	}
+	write("current: lab\n")
+	if _, _, err := (&clientFlags{}).resolve(); !errors.As(err, &usage) || !strings.Contains(err.Error(), "current") {
+		t.Errorf("unknown field: %v", err)
+	}
+}
