@@ -3,6 +3,7 @@
 package edge
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -174,18 +175,22 @@ func rangesOverlap(a, b PortRange) bool { return a.First <= b.Last && b.First <=
 // MostSpecificFirst orders items so that one whose match lies within another's comes before it; otherwise the order
 // stays.
 func MostSpecificFirst[T any](items []T, matchOf func(T) Match) []T {
-	rest := slices.Clone(items)
-	ordered := make([]T, 0, len(items))
-	for len(rest) > 0 {
-		next := slices.IndexFunc(rest, func(item T) bool {
-			m := matchOf(item)
-			return !slices.ContainsFunc(rest, func(other T) bool {
-				o := matchOf(other)
-				return m.Contains(o) && !o.Contains(m)
-			})
-		})
-		ordered = append(ordered, rest[next])
-		rest = slices.Delete(rest, next, next+1)
+	// An item within another has fewer items within itself.
+	within := make([]int, len(items))
+	order := make([]int, len(items))
+	for i, item := range items {
+		order[i] = i
+		m := matchOf(item)
+		for _, other := range items {
+			if o := matchOf(other); m.Contains(o) && !o.Contains(m) {
+				within[i]++
+			}
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(within[a], within[b]) })
+	ordered := make([]T, len(items))
+	for i, at := range order {
+		ordered[i] = items[at]
 	}
 	return ordered
 }

@@ -17,7 +17,6 @@ const VNI = 4789
 
 // Compute makes the rules of every forwarder of the site.
 func Compute(in Inputs) Result {
-	c := &computation{in: &in}
 	result := Result{Rules: map[string]*rules.RuleSet{}, Chains: map[ChainKey]Following{}}
 	records, problems := sound(in.Chains)
 	for key, problem := range problems {
@@ -25,9 +24,13 @@ func Compute(in Inputs) Result {
 	}
 	in.Remote = reachable(in.Remote, in.Forwarders)
 	in.Chains = records
+	c := newComputation(&in)
 	for _, record := range records {
 		all := paths(&in, record)
 		c.paths = append(c.paths, all...)
+		for _, p := range all {
+			c.served[p.version] = append(c.served[p.version], p)
+		}
 		if following, takesPart := c.following(record, all); takesPart {
 			result.Chains[ChainKey{record.Customer, record.Chain}] = following
 		}
@@ -58,17 +61,43 @@ func revisionOf(records []*control.ChainRecord, key ChainKey) uint64 {
 type computation struct {
 	in    *Inputs
 	paths []*path
+	// What would be searched for again and again.
+	served     map[*control.ChainVersion][]*path
+	forwarders map[string][]*control.ForwarderRecord // by site
+	peerOf     map[string]*control.ForwarderRecord
+	attached   map[placeKey][]*vnf.Attachment
+}
+
+type placeKey struct{ chainLabel, egressLabel, stage uint32 }
+
+func newComputation(in *Inputs) *computation {
+	c := &computation{in: in, served: map[*control.ChainVersion][]*path{}, forwarders: map[string][]*control.ForwarderRecord{},
+		peerOf: map[string]*control.ForwarderRecord{}, attached: map[placeKey][]*vnf.Attachment{}}
+	for _, f := range in.Remote { // in order
+		c.forwarders[f.Site] = append(c.forwarders[f.Site], f)
+		c.peerOf[peerID(f)] = f
+	}
+	for i := range in.Attachments {
+		a := &in.Attachments[i]
+		at := placeKey{a.ChainLabel, a.EgressLabel, a.Stage}
+		c.attached[at] = append(c.attached[at], a)
+	}
+	for _, at := range c.attached {
+		slices.SortFunc(at, func(a, b *vnf.Attachment) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return c
 }
 
 func (c *computation) ruleSet(f Forwarder) *rules.RuleSet {
 	previous := c.in.Previous[f.Name]
+	stages := stagesOf(previous)
 	set := &rules.RuleSet{
 		Site: c.in.Site, Forwarder: f.Name,
 		Underlay: &rules.Underlay{Port: f.Interface, Addresses: []string{f.TunnelAddress}, Gateways: f.Gateways, Mtu: f.MTU, Vni: VNI},
 		Edges:    c.edges(f.Name),
 	}
 	for _, p := range c.paths {
-		if served := c.servicePath(p, f.Name, previous); served != nil {
+		if served := c.servicePath(p, f.Name, stages); served != nil {
 			set.Paths = append(set.Paths, served)
 		}
 	}
@@ -84,7 +113,7 @@ func (c *computation) ruleSet(f Forwarder) *rules.RuleSet {
 }
 
 // servicePath makes the stages of a path that a forwarder takes part in: those with a local target at one end.
-func (c *computation) servicePath(p *path, forwarder string, previous *rules.RuleSet) *rules.ServicePath {
+func (c *computation) servicePath(p *path, forwarder string, previous map[placeKey]*rules.Stage) *rules.ServicePath {
 	served := &rules.ServicePath{ChainLabel: p.version.ChainLabel, EgressLabel: p.egressLabel,
 		Customer: p.record.Customer, Chain: p.record.Chain, VnfCount: p.vnfs}
 	for z := uint32(1); z <= p.vnfs+1; z++ {
@@ -95,7 +124,7 @@ func (c *computation) servicePath(p *path, forwarder string, previous *rules.Rul
 		stage := &rules.Stage{Number: z,
 			Downstream: c.end(p, forwarder, z, z-1, len(up.Local) > 0),
 			Upstream:   c.end(p, forwarder, z-1, z, len(down.Local) > 0)}
-		retain(stage, previousStage(previous, served, z))
+		retain(stage, previous[placeKey{served.ChainLabel, served.EgressLabel, z}])
 		served.Stages = append(served.Stages, stage)
 	}
 	if len(served.Stages) == 0 {
@@ -119,17 +148,14 @@ func retain(stage, previous *rules.Stage) {
 	keep(stage.Upstream, previous.GetUpstream())
 }
 
-func previousStage(set *rules.RuleSet, of *rules.ServicePath, number uint32) *rules.Stage {
+func stagesOf(set *rules.RuleSet) map[placeKey]*rules.Stage {
+	stages := map[placeKey]*rules.Stage{}
 	for _, p := range set.GetPaths() {
-		if p.ChainLabel == of.ChainLabel && p.EgressLabel == of.EgressLabel {
-			for _, stage := range p.Stages {
-				if stage.Number == number {
-					return stage
-				}
-			}
+		for _, stage := range p.Stages {
+			stages[placeKey{p.ChainLabel, p.EgressLabel, stage.Number}] = stage
 		}
 	}
-	return nil
+	return stages
 }
 
 // attachments are those that the paths name.
@@ -204,11 +230,9 @@ func (c *computation) peers(set, previous *rules.RuleSet) []*rules.Peer {
 // peer finds a forwarder; remembered says that only the previous rules know it.
 func (c *computation) peer(id string, previous *rules.RuleSet) (peer *rules.Peer, remembered bool) {
 	peer = &rules.Peer{Id: id, Encapsulation: rules.Encapsulation_ENCAPSULATION_VXLAN_MPLS}
-	for _, f := range c.in.Remote {
-		if peerID(f) == id {
-			peer.Address, peer.Alive = f.Address, f.Alive
-			return peer, false
-		}
+	if f := c.peerOf[id]; f != nil {
+		peer.Address, peer.Alive = f.Address, f.Alive
+		return peer, false
 	}
 	for _, f := range c.in.Forwarders {
 		if c.in.Site+"/"+f.Name == id {

@@ -492,3 +492,22 @@ f2 stage 2
 		t.Errorf("got:\n%s\nwant:\n%s", b.String(), want)
 	}
 }
+
+// BenchmarkCompute is a site's rules for a thousand chains of different customers that share instances and the Internet
+// edge.
+func BenchmarkCompute(b *testing.B) {
+	n := line("office", "cloud")
+	n.edge("", "inet", "cloud", internet, "0.0.0.0/0", "::/0")
+	for _, name := range []string{"fw-1", "fw-2"} {
+		n.instance("cloud", "firewall", name, 100)
+	}
+	for i := range 1000 {
+		customer, edge := fmt.Sprintf("c%d", i), fmt.Sprintf("lan%d", i)
+		n.edge(customer, edge, "office", lan, fmt.Sprintf("10.%d.%d.0/24", i/250, i%250))
+		n.chain(customer, "web", uint32(16+2*i), []string{"firewall"}, []string{edge}, []string{"inet"}, "1: office cloud cloud")
+	}
+	in := n.inputs("cloud")
+	for b.Loop() {
+		Compute(in)
+	}
+}

@@ -46,7 +46,7 @@ func (c *computation) classifiers(key EdgeKey) []*rules.Classifier {
 			if version.State != control.VersionState_VERSION_STATE_ACTIVE {
 				continue
 			}
-			served := c.versionPaths(version)
+			served := c.served[version]
 			if e, ok := c.forwardEntry(key, record, version, served); ok {
 				forward = append(forward, e)
 			}
@@ -62,16 +62,6 @@ func (c *computation) classifiers(key EdgeKey) []*rules.Classifier {
 		ordered = append(ordered, e.rule)
 	}
 	return ordered
-}
-
-func (c *computation) versionPaths(version *control.ChainVersion) []*path {
-	var found []*path
-	for _, p := range c.paths {
-		if p.version == version {
-			found = append(found, p)
-		}
-	}
-	return found
 }
 
 // forwardEntry classifies what enters the chain at an ingress edge, planned or joining.

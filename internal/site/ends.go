@@ -1,7 +1,6 @@
 package site
 
 import (
-	"cmp"
 	"slices"
 
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
@@ -169,25 +168,16 @@ func (c *computation) servingEdge(e pathEdge) string {
 
 func (c *computation) forwardersOf(site string, which func(*control.ForwarderRecord) bool) []*control.ForwarderRecord {
 	var found []*control.ForwarderRecord
-	for _, f := range c.in.Remote {
-		if f.Site == site && which(f) {
+	for _, f := range c.forwarders[site] { // in order of their names
+		if which(f) {
 			found = append(found, f)
 		}
 	}
-	slices.SortFunc(found, func(a, b *control.ForwarderRecord) int { return cmp.Compare(a.Forwarder, b.Forwarder) })
 	return found
 }
 
 func (c *computation) attachmentsAt(p *path, position uint32) []*vnf.Attachment {
-	var found []*vnf.Attachment
-	for i := range c.in.Attachments {
-		a := &c.in.Attachments[i]
-		if a.ChainLabel == p.version.ChainLabel && a.EgressLabel == p.egressLabel && a.Stage == position {
-			found = append(found, a)
-		}
-	}
-	slices.SortFunc(found, func(a, b *vnf.Attachment) int { return cmp.Compare(a.ID, b.ID) })
-	return found
+	return c.attached[placeKey{p.version.ChainLabel, p.egressLabel, position}]
 }
 
 func peerID(f *control.ForwarderRecord) string { return f.Site + "/" + f.Forwarder }

@@ -32,7 +32,7 @@ const (
 	// startPatience is how long the first rules wait for other sites' state; the rules of before stay in force meanwhile.
 	startPatience = 2 * time.Second
 	// lookInterval is how often interfaces are looked at and reports that only count are published.
-	lookInterval = 500 * time.Millisecond
+	lookInterval = time.Second
 	storeLimit   = 10 * time.Second
 	// agentPatience is how long rules wait for the VNF agent to follow.
 	agentPatience = 300 * time.Millisecond
@@ -47,7 +47,7 @@ type Switchboard struct {
 	events     chan func()
 	ready      func()
 	host       *hostnet.Namespace // where edges are
-	rulesDue   bool // something has changed that rules are made from
+	rulesDue   bool               // something has changed that rules are made from
 
 	state   state
 	results results

@@ -250,7 +250,7 @@ func (in *instance) probe(ctx context.Context, namespace *hostnet.Namespace, d *
 	}
 	if err != nil {
 		in.applied = ""
-		return fmt.Errorf("rules of namespace %s: %w", in.namespace, err)
+		return fmt.Errorf("nftables table %s switchboard in namespace %s is gone: %.80s", family, in.namespace, err)
 	}
 	in.verified = time.Now()
 	return nil
