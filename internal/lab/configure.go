@@ -16,6 +16,9 @@ import (
 // forwarderName is that of each site's only forwarder.
 const forwarderName = "f1"
 
+// globalProcessName is that of the Global Switchboard in records and logs.
+const globalProcessName = "global"
+
 // busPort is where other sites reach a site's bus, on its control address.
 const busPort = 7400
 
@@ -97,7 +100,7 @@ func (s state) configureSite(p *plan, site sitePlan, programs map[string]string)
 func (s state) globalProcess(p *plan, programs map[string]string) process {
 	credentials := s.credentials(p.GlobalSite, "controller.default")
 	return process{
-		Name: "global", Namespace: p.site(p.GlobalSite).Namespace,
+		Name: globalProcessName, Namespace: p.site(p.GlobalSite).Namespace,
 		Arguments: []string{
 			programs["switchboard"], "global", "--credentials", credentials, "--listen", "fd:3", "--listen", "fd:4",
 			"--te", programs["switchboard-te"], "--token-file", s.tokenFile(),

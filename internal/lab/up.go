@@ -172,13 +172,16 @@ func (s state) waitRunning(ctx context.Context, processes []process) error {
 	}
 }
 
-// missing names a process that does not run.
+// missing names a process that does not run. The Global Switchboard is there when it has made its token.
 func (s state) missing(processes []process) string {
 	for _, one := range processes {
 		var record processRecord
 		if readJSON(s.record(one.Name), &record) != nil || !record.running() {
 			return one.Name
 		}
+	}
+	if _, err := os.Stat(s.tokenFile()); err != nil {
+		return globalProcessName
 	}
 	return ""
 }

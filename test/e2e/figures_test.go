@@ -80,7 +80,7 @@ func (l *laboratory) activationTime(t *testing.T) float64 {
 	t.Helper()
 	var times []float64
 	for index := range activations {
-		c := chainSpec{fmt.Sprintf("timed-%d", index), "acme", "office-lan", fmt.Sprintf(`{protocols: [udp], destinationPorts: ["%d"]}`, 6000+index), []string{"west", "nat"}}
+		c := chainSpec{fmt.Sprintf("timed-%d", index), "acme", "office-lan", fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [udp], destinationPorts: ["%d"]}`, 6000+index), []string{"west", "nat"}}
 		l.change(t, c)
 		times = append(times, l.list(t, "chain", c.customer, c.name)[0].GetChain().GetStatus().GetActivationMs())
 		l.remove(t, c)

@@ -117,6 +117,7 @@ func bringUp(program, name string) (*laboratory, error) {
 	}
 	output, err := l.switchboard("lab", "up", "-f", file)
 	if err != nil {
+		_, _ = l.switchboard("lab", "down", "--lab", name)
 		return nil, fmt.Errorf("lab up: %w: %s", err, output)
 	}
 	address, err := os.ReadFile(filepath.Join(root, name, "api"))

@@ -103,7 +103,7 @@ func checkUDP(t *testing.T, l *laboratory) {
 func TestCustomersDoNotMix(t *testing.T) {
 	l := useLaboratory(t)
 	for customer, edge := range map[string]string{"acme": "office-lan", "globex": "office-vlan"} {
-		l.activate(t, chainSpec{"mixed", customer, edge, `{protocols: [tcp], destinationPorts: ["80"]}`, []string{"west", "nat"}})
+		l.activate(t, chainSpec{"mixed", customer, edge, `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["80"]}`, []string{"west", "nat"}})
 	}
 	addresses := map[string]string{}
 	for _, machine := range []string{"acme-host", "globex-host"} {
@@ -130,7 +130,7 @@ func TestCustomersDoNotMix(t *testing.T) {
 // packet.
 func TestCaptureDecodes(t *testing.T) {
 	l := useLaboratory(t)
-	c := chainSpec{"capture", "acme", "office-lan", "{protocols: [icmp]}", []string{"west"}}
+	c := chainSpec{"capture", "acme", "office-lan", "{destinationPrefixes: [198.51.100.80/32], protocols: [icmp]}", []string{"west"}}
 	l.activate(t, c)
 	route := l.routes(t, c)[0]
 	file := filepath.Join(t.TempDir(), "wan.pcap")

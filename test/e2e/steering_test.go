@@ -14,7 +14,7 @@ import (
 
 func TestPingPassesAChainThatApplyMade(t *testing.T) {
 	l := useLaboratory(t)
-	c := chainSpec{"thin", "acme", "office-lan", "{protocols: [icmp]}", []string{"west"}}
+	c := chainSpec{"thin", "acme", "office-lan", "{destinationPrefixes: [198.51.100.0/24], protocols: [icmp]}", []string{"west"}}
 	l.activate(t, c)
 	output := l.mustRun(t, "acme-host", "ping", "-c", "3", "-i", "0.2", "-W", "2", www)
 	if !strings.Contains(output, " 0% packet loss") {
@@ -44,7 +44,7 @@ func TestConformity(t *testing.T) {
 	for index, one := range cases {
 		t.Run(one.name, func(t *testing.T) {
 			echoServer(t, l, "www", one.port)
-			c := chainSpec{fmt.Sprintf("conform-%d", index), "acme", "office-lan", fmt.Sprintf(`{protocols: [tcp], destinationPorts: ["%d"]}`, one.port), one.vnfs}
+			c := chainSpec{fmt.Sprintf("conform-%d", index), "acme", "office-lan", fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["%d"]}`, one.port), one.vnfs}
 			l.activate(t, c)
 			if routes := l.routes(t, c); len(routes) != 1 || strings.Join(routes[0].Sites, " ") != one.sites {
 				t.Fatalf("routes %v, want one over %s", routes, one.sites)
@@ -126,7 +126,7 @@ func TestAffinityAndSymmetricReturn(t *testing.T) {
 	const connections, port = 200, 5320
 	l := useLaboratory(t)
 	echoServer(t, l, "www", port)
-	c := chainSpec{"affinity", "acme", "office-lan", `{protocols: [tcp], destinationPorts: ["5320"]}`, []string{"pair", "nat"}}
+	c := chainSpec{"affinity", "acme", "office-lan", `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["5320"]}`, []string{"pair", "nat"}}
 	l.activate(t, c)
 	f := startFlows(t, l, "acme-host", netip.AddrPortFrom(netip.MustParseAddr(www), port), connections)
 	eventually(t, activation, func() error {
