@@ -169,6 +169,9 @@ func TestBridgeAndRoutes(t *testing.T) {
 		}
 	}
 	mustRun(t, first, "ping", "-c", "1", "-W", "2", "203.0.113.1")
+	if called, err := three[0].Run(exec.Command("cat", "/proc/sys/net/bridge/bridge-nf-call-iptables")); err == nil && string(called) != "0\n" {
+		t.Error("bridged packets pass the IP packet filter")
+	}
 	for range 2 {
 		if err := first.DeleteRoute(route); err != nil {
 			t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -135,7 +136,8 @@ func EnsureMacvlan(wanted Interface, parentNamespace *Namespace, parent string) 
 	return wanted.configure()
 }
 
-// EnsureBridge makes a bridge without spanning tree and multicast snooping, and brings it up.
+// EnsureBridge makes a bridge without spanning tree and multicast snooping, and brings it up. The namespace's IP packet
+// filter is kept out of what its bridges carry: it would put fragments together.
 func EnsureBridge(wanted Interface) error {
 	if err := checkInterfaceName(wanted.Name); err != nil {
 		return err
@@ -154,7 +156,21 @@ func EnsureBridge(wanted Interface) error {
 	} else if existing.Type() != "bridge" {
 		return fmt.Errorf("interface %s in %s is a %s, not a bridge", wanted.Name, wanted.Namespace.Name, existing.Type())
 	}
+	if err := wanted.Namespace.keepFilterOutOfBridges(); err != nil {
+		return err
+	}
 	return wanted.configure()
+}
+
+// keepFilterOutOfBridges switches br_netfilter off, where the kernel has it.
+func (n *Namespace) keepFilterOutOfBridges() error {
+	for _, name := range []string{"iptables", "ip6tables", "arptables"} {
+		err := n.SetSysctls(map[string]string{"net.bridge.bridge-nf-call-" + name: "0"})
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 // EnsureBridgePort puts an interface into a bridge of the same namespace.
