@@ -51,6 +51,8 @@ func Rows(out io.Writer, rows [][]string) error {
 	var widths []int
 	for _, row := range rows {
 		for i, cell := range row {
+			cell = strings.Join(strings.Fields(cell), " ") // a message of several lines stays in its row
+			row[i] = cell
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
@@ -98,10 +100,13 @@ func Age(then *timestamppb.Timestamp, now time.Time) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// number is a quantity with at most four digits that matter, and never an exponent below a million million.
+// number is a quantity with at most four digits that matter; less than half a thousandth is 0.
 func number(value float64) string {
-	if value >= 1000 && value < 1e12 {
+	switch {
+	case value >= 1000 && value < 1e12:
 		return fmt.Sprintf("%.0f", value)
+	case value > -0.0005 && value < 0.0005:
+		return "0"
 	}
 	return fmt.Sprintf("%.4g", value)
 }
