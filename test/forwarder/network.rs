@@ -96,6 +96,13 @@ impl Background {
     }
 }
 
+impl Background {
+    /// Its process number.
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+}
+
 impl Drop for Background {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -167,12 +174,22 @@ pub fn build(wan_mtu: u32) {
         "203.0.113.2/24",
         "2001:db8:2::2/64",
     );
-    veth("east", "wan", "west", "wan");
-    for forwarder in ["east", "west"] {
-        run(&format!("ip -n {forwarder} link set wan mtu {wan_mtu}"));
-    }
+    join_wan(wan_mtu);
     veth("west", "vnf", "firewall", "up0");
     firewall();
+}
+
+fn join_wan(mtu: u32) {
+    veth("east", "wan", "west", "wan");
+    for forwarder in ["east", "west"] {
+        run(&format!("ip -n {forwarder} link set wan mtu {mtu}"));
+    }
+}
+
+/// Removes the link between the forwarders and makes another of the same names.
+pub fn rejoin_wan() {
+    run("ip -n east link delete wan");
+    join_wan(1500);
 }
 
 /// Ethernet addresses of the firewall's ingress and egress interfaces.

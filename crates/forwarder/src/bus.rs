@@ -1,10 +1,12 @@
 //! The forwarder as an agent of its site's message bus: names of buckets and subjects as the bus documents them.
 
 use async_nats::jetstream::kv;
-use async_nats::{Client, ConnectOptions, HeaderMap, Message, Subscriber};
+use async_nats::{Client, ConnectOptions, Event, HeaderMap, Message, Subscriber};
 use serde::Deserialize;
 use std::path::Path;
+use std::sync::Arc;
 use std::{fs, io};
+use tokio::sync::Notify;
 
 /// Bucket of rule sets; a forwarder's key is its name.
 const RULES: &str = "rules";
@@ -26,6 +28,7 @@ pub struct Bus {
     client: Client,
     forwarder: String,
     instance: String,
+    reconnected: Arc<Notify>,
 }
 
 impl Bus {
@@ -36,17 +39,26 @@ impl Bus {
     pub async fn connect(credentials: &Path, forwarder: &str) -> io::Result<Bus> {
         let text = fs::read(credentials)?;
         let credentials: Credentials = serde_json::from_slice(&text)?;
+        let reconnected = Arc::new(Notify::new());
+        let connected = reconnected.clone();
         let client = ConnectOptions::with_user_and_password(credentials.user, credentials.password)
             .custom_inbox_prefix(credentials.inbox_prefix)
             .name(format!("forwarder {forwarder}"))
             .retry_on_initial_connect()
             .max_reconnects(None)
+            .event_callback(move |event| {
+                if matches!(event, Event::Connected) {
+                    connected.notify_one();
+                }
+                async {}
+            })
             .connect(credentials.url)
             .await
             .map_err(io::Error::other)?;
         Ok(Bus {
             client,
             forwarder: forwarder.to_string(),
+            reconnected,
             instance: format!(
                 "{}-{:x}",
                 std::process::id(),
@@ -55,6 +67,11 @@ impl Bus {
                     .map_or(0, |time| time.as_nanos())
             ),
         })
+    }
+
+    /// Waits until the bus was away and is back; what was subscribed to may have missed something then.
+    pub async fn reconnected(&self) {
+        self.reconnected.notified().await;
     }
 
     async fn bucket(&self, name: &str) -> Result<kv::Store, async_nats::Error> {

@@ -96,6 +96,9 @@ impl Control {
     /// Applies a rule set, or refuses it as a whole and says so in the status.
     pub fn apply(&mut self, set: contract::RuleSet) {
         let generation = set.generation;
+        if set == self.applied && self.refused.is_none() {
+            return;
+        }
         if (set.site.as_str(), set.forwarder.as_str())
             != (self.site.as_str(), self.forwarder.as_str())
         {

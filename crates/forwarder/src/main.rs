@@ -1,5 +1,7 @@
 //! The command `switchboard-forwarder`.
 
+use async_nats::Subscriber;
+use async_nats::jetstream::kv::Watch;
 use contracts::forwarder as contract;
 use dpdk::{Environment, Pool};
 use forwarder::bus::Bus;
@@ -247,36 +249,30 @@ struct PendingTrace {
 }
 
 async fn follow_bus(bus: &Bus, control: &mut Control) {
-    let mut beat = interval(BEAT);
+    let mut check = interval(BEAT);
     let mut report = interval(REPORT);
-    beat.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    check.set_missed_tick_behavior(MissedTickBehavior::Skip);
     report.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut trace: Option<PendingTrace> = None;
+    // What others know of this forwarder's life does not wait for anything here.
+    tokio::spawn(beat_for_ever(bus.clone()));
     loop {
-        let (mut watch, mut requests) = match tokio::join!(bus.watch_rules(), bus.requests()) {
-            (Ok(watch), Ok(requests)) => (watch, requests),
-            _ => {
-                beat.tick().await;
-                bus.beat().await;
-                continue;
-            }
-        };
+        let (mut watch, mut requests) = subscribe(bus, control).await;
         loop {
             let trace_due = trace.as_ref().map_or_else(
                 || Instant::now() + Duration::from_secs(3600),
                 |trace| trace.until,
             );
             tokio::select! {
-                _ = beat.tick() => {
-                    bus.beat().await;
+                _ = check.tick() => {
+                    control.mend_ports();
                     if trace.is_some() && control.trace_is_full() {
                         finish_trace(bus, control, &mut trace).await;
                     }
                 }
-                _ = report.tick() => {
-                    control.mend_ports();
-                    put_status(bus, control);
-                }
+                _ = report.tick() => put_status(bus, control),
+                // Values may have passed by unseen: begin again from the last one.
+                () = bus.reconnected() => break,
                 () = sleep_until(trace_due) => finish_trace(bus, control, &mut trace).await,
                 entry = watch.next() => match entry {
                     Some(Ok(entry)) => follow_rules(bus, control, &entry),
@@ -289,7 +285,35 @@ async fn follow_bus(bus: &Bus, control: &mut Control) {
                 },
             }
         }
-        tokio::time::sleep(BEAT).await;
+    }
+}
+
+async fn beat_for_ever(bus: Bus) {
+    let mut beat = interval(BEAT);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        beat.tick().await;
+        bus.beat().await;
+    }
+}
+
+/// Subscribes to rules and requests, trying for as long as the bus is away; ports are mended meanwhile.
+async fn subscribe(bus: &Bus, control: &mut Control) -> (Watch, Subscriber) {
+    let mut check = interval(BEAT);
+    check.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        let attempt = async { tokio::join!(bus.watch_rules(), bus.requests()) };
+        tokio::pin!(attempt);
+        loop {
+            tokio::select! {
+                result = &mut attempt => match result {
+                    (Ok(watch), Ok(requests)) => return (watch, requests),
+                    _ => break,
+                },
+                _ = check.tick() => control.mend_ports(),
+            }
+        }
+        check.tick().await;
     }
 }
 
