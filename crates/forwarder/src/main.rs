@@ -21,9 +21,9 @@ const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARDER
   --rules FILE             a RuleSet (protocol buffers) instead of the bus; read again when it changes
   --status FILE            where the Status goes instead of the bus, each second
   --state-directory DIR    keeps the last rules over a restart
-  --memory-mb N            DPDK's memory without huge pages (default 96)
+  --memory-mb N            DPDK's memory without huge pages (default 64)
   --huge-pages             take DPDK's memory from huge pages
-  --buffers N              packet buffers (default 16384)
+  --buffers N              packet buffers (default 8192)
   --flow-memory-mb N       limit of the flow tables (default 1024)";
 
 /// How often the forwarder says that it lives, and reports.
@@ -70,9 +70,9 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         rules: None,
         status: None,
         state_directory: None,
-        memory_mb: 96,
+        memory_mb: 64,
         huge_pages: false,
-        buffers: 16_384,
+        buffers: 8_192,
         flow_memory_mb: 1024,
     };
     while let Some(word) = words.next() {

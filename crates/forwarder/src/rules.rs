@@ -6,6 +6,7 @@
 mod classifier;
 mod compile;
 mod error;
+mod fields;
 mod hop;
 
 pub use classifier::{Classified, Classifier};

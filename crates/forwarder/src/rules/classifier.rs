@@ -1,4 +1,7 @@
+use super::error::RuleError;
+use super::fields::{Result, each, even_label, label, prefix};
 use crate::prefix::{Prefix, longest};
+use contracts::forwarder as contract;
 use std::ops::RangeInclusive;
 use wire::steering::Direction;
 use wire::{FiveTuple, Label};
@@ -6,14 +9,14 @@ use wire::{FiveTuple, Label};
 /// Maps packets that enter at an edge to a service path.
 #[derive(Debug)]
 pub struct Classifier {
-    pub(super) sources: Vec<Prefix>,
-    pub(super) destinations: Vec<Prefix>,
-    pub(super) protocols: Vec<u8>,
-    pub(super) source_ports: Vec<RangeInclusive<u16>>,
-    pub(super) destination_ports: Vec<RangeInclusive<u16>>,
-    pub(super) chain_label: Label,
-    pub(super) direction: Direction,
-    pub(super) egress_routes: Vec<(Prefix, Label)>,
+    sources: Vec<Prefix>,
+    destinations: Vec<Prefix>,
+    protocols: Vec<u8>,
+    source_ports: Vec<RangeInclusive<u16>>,
+    destination_ports: Vec<RangeInclusive<u16>>,
+    chain_label: Label,
+    direction: Direction,
+    egress_routes: Vec<(Prefix, Label)>,
 }
 
 /// What a packet was classified as.
@@ -64,4 +67,84 @@ impl Classifier {
             None => Classified::Unrouted,
         })
     }
+}
+
+/// The classifiers of an edge, in their order.
+pub(super) fn classifiers(field: &str, list: &[contract::Classifier]) -> Result<Vec<Classifier>> {
+    list.iter()
+        .enumerate()
+        .map(|(index, classifier)| {
+            compile_classifier(&format!("{field}.classifiers[{index}]"), classifier)
+        })
+        .collect()
+}
+
+fn compile_classifier(field: &str, classifier: &contract::Classifier) -> Result<Classifier> {
+    let none = contract::Match::default();
+    let matched = classifier.r#match.as_ref().unwrap_or(&none);
+    let at = format!("{field}.match");
+    let direction = match classifier.direction() {
+        contract::Direction::Forward => Direction::Forward,
+        contract::Direction::Reverse => Direction::Reverse,
+        contract::Direction::Unspecified => {
+            return Err(RuleError::new(
+                format!("{field}.direction"),
+                "give a direction",
+            ));
+        }
+    };
+    let mut egress_routes = Vec::new();
+    for (index, route) in classifier.egress_routes.iter().enumerate() {
+        let field = format!("{field}.egress_routes[{index}]");
+        egress_routes.push((
+            prefix(&format!("{field}.destination"), &route.destination)?,
+            label(&format!("{field}.egress_label"), route.egress_label)?,
+        ));
+    }
+    let protocol = |(index, &number): (usize, &u32)| {
+        u8::try_from(number).map_err(|_| {
+            RuleError::new(
+                format!("{at}.protocols[{index}]"),
+                format!("{number} is no IP protocol number"),
+            )
+        })
+    };
+    Ok(Classifier {
+        sources: each(&at, "source_prefixes", &matched.source_prefixes, prefix)?,
+        destinations: each(
+            &at,
+            "destination_prefixes",
+            &matched.destination_prefixes,
+            prefix,
+        )?,
+        protocols: matched
+            .protocols
+            .iter()
+            .enumerate()
+            .map(protocol)
+            .collect::<Result<_>>()?,
+        source_ports: port_ranges(&format!("{at}.source_ports"), &matched.source_ports)?,
+        destination_ports: port_ranges(
+            &format!("{at}.destination_ports"),
+            &matched.destination_ports,
+        )?,
+        chain_label: even_label(&format!("{field}.chain_label"), classifier.chain_label)?,
+        direction,
+        egress_routes,
+    })
+}
+
+fn port_ranges(field: &str, ranges: &[contract::PortRange]) -> Result<Vec<RangeInclusive<u16>>> {
+    let range = |(index, range): (usize, &contract::PortRange)| {
+        let first = u16::try_from(range.first).ok();
+        let last = u16::try_from(range.last).ok();
+        match (first, last) {
+            (Some(first), Some(last)) if first <= last => Ok(first..=last),
+            _ => Err(RuleError::new(
+                format!("{field}[{index}]"),
+                format!("{} to {} is no range of ports", range.first, range.last),
+            )),
+        }
+    };
+    ranges.iter().enumerate().map(range).collect()
 }

@@ -1,22 +1,19 @@
-use super::classifier::Classifier;
+use super::classifier::classifiers;
 use super::error::RuleError;
+use super::fields::{
+    Result, address, each, even_label, label, mac, mtu, prefix, seed, timeouts, vlan,
+};
 use super::hop::{AttachmentHop, AttachmentKind, AttachmentState, EdgeHop, Hop, PeerHop, Side};
 use super::{End, Path, Place, Port, Rules, Stage, Underlay};
-use crate::prefix::Prefix;
 use crate::registry::{HopId, HopName, PlaceId, PlaceName, Registry};
 use crate::targets::{Target, Targets};
 use contracts::forwarder as contract;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
-use wire::steering::{Direction, TunnelTemplate};
+use wire::steering::TunnelTemplate;
 use wire::vxlan::Vni;
 use wire::{Label, MacAddress};
 
-type Result<T> = std::result::Result<T, RuleError>;
-
-/// Bytes of an IP packet where the rules do not say.
-const DEFAULT_MTU: usize = 1500;
 const VNF_LIMIT: u32 = 250;
 
 /// Turns a rule set into rules. `macs` are the Ethernet addresses of its ports, in their order.
@@ -533,203 +530,4 @@ fn slot<T>(list: &mut Vec<Option<T>>, index: usize) -> &mut Option<T> {
         list.resize_with(index + 1, || None);
     }
     &mut list[index]
-}
-
-fn each<T>(
-    field: &str,
-    name: &str,
-    texts: &[String],
-    parse: impl Fn(&str, &str) -> Result<T>,
-) -> Result<Vec<T>> {
-    texts
-        .iter()
-        .enumerate()
-        .map(|(index, text)| parse(&format!("{field}.{name}[{index}]"), text))
-        .collect()
-}
-
-fn prefix(field: &str, text: &str) -> Result<Prefix> {
-    text.parse()
-        .map_err(|error| RuleError::new(field, format!("{text:?} is no prefix: {error}")))
-}
-
-fn address(field: &str, text: &str) -> Result<IpAddr> {
-    text.parse()
-        .map_err(|_| RuleError::new(field, format!("{text:?} is no IP address")))
-}
-
-fn mac(field: &str, bytes: &[u8]) -> Result<MacAddress> {
-    let bytes = bytes
-        .try_into()
-        .map_err(|_| RuleError::new(field, "give 6 bytes"))?;
-    Ok(MacAddress(bytes))
-}
-
-fn label(field: &str, value: u32) -> Result<Label> {
-    Label::new(value)
-        .ok_or_else(|| RuleError::new(field, format!("{value} is no label; give 16 to 1048575")))
-}
-
-fn even_label(field: &str, value: u32) -> Result<Label> {
-    if value % 2 == 1 {
-        return Err(RuleError::new(
-            field,
-            format!("{value} is odd; the last bit is the direction"),
-        ));
-    }
-    label(field, value)
-}
-
-fn vlan(field: &str, value: u32) -> Result<u16> {
-    u16::try_from(value)
-        .ok()
-        .filter(|&vlan| vlan < 4095)
-        .ok_or_else(|| RuleError::new(field, format!("{value} is no VLAN; give 0 to 4094")))
-}
-
-fn mtu(field: &str, value: u32) -> Result<usize> {
-    match value {
-        0 => Ok(DEFAULT_MTU),
-        576..=9216 => Ok(value as usize),
-        _ => Err(RuleError::new(
-            field,
-            format!("{value} is out of range; give 576 to 9216"),
-        )),
-    }
-}
-
-fn seed(bytes: &[u8]) -> Result<[u8; 16]> {
-    match bytes.len() {
-        0 => Ok([0; 16]),
-        16 => Ok(std::array::from_fn(|i| bytes[i])),
-        length => Err(RuleError::new(
-            "selection_seed",
-            format!("has {length} bytes; give 16"),
-        )),
-    }
-}
-
-fn classifiers(field: &str, list: &[contract::Classifier]) -> Result<Vec<Classifier>> {
-    list.iter()
-        .enumerate()
-        .map(|(index, classifier)| {
-            compile_classifier(&format!("{field}.classifiers[{index}]"), classifier)
-        })
-        .collect()
-}
-
-fn compile_classifier(field: &str, classifier: &contract::Classifier) -> Result<Classifier> {
-    let none = contract::Match::default();
-    let matched = classifier.r#match.as_ref().unwrap_or(&none);
-    let at = format!("{field}.match");
-    let direction = match classifier.direction() {
-        contract::Direction::Forward => Direction::Forward,
-        contract::Direction::Reverse => Direction::Reverse,
-        contract::Direction::Unspecified => {
-            return Err(RuleError::new(
-                format!("{field}.direction"),
-                "give a direction",
-            ));
-        }
-    };
-    let mut egress_routes = Vec::new();
-    for (index, route) in classifier.egress_routes.iter().enumerate() {
-        let field = format!("{field}.egress_routes[{index}]");
-        egress_routes.push((
-            prefix(&format!("{field}.destination"), &route.destination)?,
-            label(&format!("{field}.egress_label"), route.egress_label)?,
-        ));
-    }
-    let protocol = |(index, &number): (usize, &u32)| {
-        u8::try_from(number).map_err(|_| {
-            RuleError::new(
-                format!("{at}.protocols[{index}]"),
-                format!("{number} is no IP protocol number"),
-            )
-        })
-    };
-    Ok(Classifier {
-        sources: each(&at, "source_prefixes", &matched.source_prefixes, prefix)?,
-        destinations: each(
-            &at,
-            "destination_prefixes",
-            &matched.destination_prefixes,
-            prefix,
-        )?,
-        protocols: matched
-            .protocols
-            .iter()
-            .enumerate()
-            .map(protocol)
-            .collect::<Result<_>>()?,
-        source_ports: port_ranges(&format!("{at}.source_ports"), &matched.source_ports)?,
-        destination_ports: port_ranges(
-            &format!("{at}.destination_ports"),
-            &matched.destination_ports,
-        )?,
-        chain_label: even_label(&format!("{field}.chain_label"), classifier.chain_label)?,
-        direction,
-        egress_routes,
-    })
-}
-
-fn port_ranges(field: &str, ranges: &[contract::PortRange]) -> Result<Vec<RangeInclusive<u16>>> {
-    let range = |(index, range): (usize, &contract::PortRange)| {
-        let first = u16::try_from(range.first).ok();
-        let last = u16::try_from(range.last).ok();
-        match (first, last) {
-            (Some(first), Some(last)) if first <= last => Ok(first..=last),
-            _ => Err(RuleError::new(
-                format!("{field}[{index}]"),
-                format!("{} to {} is no range of ports", range.first, range.last),
-            )),
-        }
-    };
-    ranges.iter().enumerate().map(range).collect()
-}
-
-fn timeouts(timers: Option<&contract::FlowTimers>) -> Result<flow::Timeouts> {
-    let mut timeouts = flow::Timeouts::default();
-    let Some(timers) = timers else {
-        return Ok(timeouts);
-    };
-    let fields = [
-        (
-            "tcp_opening",
-            timers.tcp_opening,
-            &mut timeouts.tcp_unanswered,
-        ),
-        (
-            "tcp_established",
-            timers.tcp_established,
-            &mut timeouts.tcp_established,
-        ),
-        ("tcp_closing", timers.tcp_closing, &mut timeouts.tcp_closed),
-        (
-            "udp_unreplied",
-            timers.udp_unreplied,
-            &mut timeouts.udp_unanswered,
-        ),
-        (
-            "udp_replied",
-            timers.udp_replied,
-            &mut timeouts.udp_answered,
-        ),
-        ("icmp", timers.icmp, &mut timeouts.icmp),
-    ];
-    for (name, value, field) in fields {
-        if value > flow::MAX_IDLE {
-            return Err(RuleError::new(
-                format!("timers.{name}"),
-                format!(
-                    "{value} seconds are too long; give at most {}",
-                    flow::MAX_IDLE
-                ),
-            ));
-        }
-        if value != 0 {
-            *field = value;
-        }
-    }
-    Ok(timeouts)
 }

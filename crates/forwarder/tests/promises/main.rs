@@ -8,3 +8,4 @@ mod limits;
 mod network;
 mod plan;
 mod random;
+mod refusals;

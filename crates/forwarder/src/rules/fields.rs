@@ -1,0 +1,133 @@
+//! Fields of the contract, checked one by one.
+
+use super::error::RuleError;
+use crate::prefix::Prefix;
+use contracts::forwarder as contract;
+use std::net::IpAddr;
+use wire::{Label, MacAddress};
+
+/// What a field is, or what is wrong with it.
+pub(super) type Result<T> = std::result::Result<T, RuleError>;
+
+/// Bytes of an IP packet where the rules do not say.
+const DEFAULT_MTU: usize = 1500;
+
+pub(super) fn each<T>(
+    field: &str,
+    name: &str,
+    texts: &[String],
+    parse: impl Fn(&str, &str) -> Result<T>,
+) -> Result<Vec<T>> {
+    texts
+        .iter()
+        .enumerate()
+        .map(|(index, text)| parse(&format!("{field}.{name}[{index}]"), text))
+        .collect()
+}
+
+pub(super) fn prefix(field: &str, text: &str) -> Result<Prefix> {
+    text.parse()
+        .map_err(|error| RuleError::new(field, format!("{text:?} is no prefix: {error}")))
+}
+
+pub(super) fn address(field: &str, text: &str) -> Result<IpAddr> {
+    text.parse()
+        .map_err(|_| RuleError::new(field, format!("{text:?} is no IP address")))
+}
+
+pub(super) fn mac(field: &str, bytes: &[u8]) -> Result<MacAddress> {
+    let bytes = bytes
+        .try_into()
+        .map_err(|_| RuleError::new(field, "give 6 bytes"))?;
+    Ok(MacAddress(bytes))
+}
+
+pub(super) fn label(field: &str, value: u32) -> Result<Label> {
+    Label::new(value)
+        .ok_or_else(|| RuleError::new(field, format!("{value} is no label; give 16 to 1048575")))
+}
+
+pub(super) fn even_label(field: &str, value: u32) -> Result<Label> {
+    if value % 2 == 1 {
+        return Err(RuleError::new(
+            field,
+            format!("{value} is odd; the last bit is the direction"),
+        ));
+    }
+    label(field, value)
+}
+
+pub(super) fn vlan(field: &str, value: u32) -> Result<u16> {
+    u16::try_from(value)
+        .ok()
+        .filter(|&vlan| vlan < 4095)
+        .ok_or_else(|| RuleError::new(field, format!("{value} is no VLAN; give 0 to 4094")))
+}
+
+pub(super) fn mtu(field: &str, value: u32) -> Result<usize> {
+    match value {
+        0 => Ok(DEFAULT_MTU),
+        576..=9216 => Ok(value as usize),
+        _ => Err(RuleError::new(
+            field,
+            format!("{value} is out of range; give 576 to 9216"),
+        )),
+    }
+}
+
+pub(super) fn seed(bytes: &[u8]) -> Result<[u8; 16]> {
+    match bytes.len() {
+        0 => Ok([0; 16]),
+        16 => Ok(std::array::from_fn(|i| bytes[i])),
+        length => Err(RuleError::new(
+            "selection_seed",
+            format!("has {length} bytes; give 16"),
+        )),
+    }
+}
+
+pub(super) fn timeouts(timers: Option<&contract::FlowTimers>) -> Result<flow::Timeouts> {
+    let mut timeouts = flow::Timeouts::default();
+    let Some(timers) = timers else {
+        return Ok(timeouts);
+    };
+    let fields = [
+        (
+            "tcp_opening",
+            timers.tcp_opening,
+            &mut timeouts.tcp_unanswered,
+        ),
+        (
+            "tcp_established",
+            timers.tcp_established,
+            &mut timeouts.tcp_established,
+        ),
+        ("tcp_closing", timers.tcp_closing, &mut timeouts.tcp_closed),
+        (
+            "udp_unreplied",
+            timers.udp_unreplied,
+            &mut timeouts.udp_unanswered,
+        ),
+        (
+            "udp_replied",
+            timers.udp_replied,
+            &mut timeouts.udp_answered,
+        ),
+        ("icmp", timers.icmp, &mut timeouts.icmp),
+    ];
+    for (name, value, field) in fields {
+        if value > flow::MAX_IDLE {
+            return Err(RuleError::new(
+                format!("timers.{name}"),
+                format!(
+                    "{value} seconds are too long; give at most {}",
+                    flow::MAX_IDLE
+                ),
+            ));
+        }
+        if value != 0 {
+            *field = value;
+        }
+    }
+    Ok(timeouts)
+}
