@@ -19,14 +19,25 @@ pub fn sum(bytes: &[u8]) -> u64 {
 }
 
 /// Folds a sum to 16 bits.
-#[inline]
-pub fn fold(mut total: u64) -> u16 {
-    total = (total >> 32) + (total & 0xffff_ffff);
-    total = (total >> 32) + (total & 0xffff_ffff);
-    total = (total >> 16) + (total & 0xffff);
-    total = (total >> 16) + (total & 0xffff);
-    total = (total >> 16) + (total & 0xffff);
-    total as u16
+#[inline(always)]
+pub const fn fold(total: u64) -> u16 {
+    // A word added to itself with its halves exchanged has in its upper half their sum, carry included.
+    let words = (total.wrapping_add(total.rotate_left(32)) >> 32) as u32;
+    (words.wrapping_add(words.rotate_left(16)) >> 16) as u16
+}
+
+/// Whether an IPv4 header without options has the right checksum.
+///
+/// The bytes are summed in the processor's own order, which only exchanges the bytes of the sum (RFC 1071, section 2 B).
+#[inline(always)]
+pub(crate) fn is_right(header: &[u8; 20]) -> bool {
+    let total = header
+        .as_chunks::<4>()
+        .0
+        .iter()
+        .map(|word| u64::from(u32::from_ne_bytes(*word)))
+        .sum();
+    fold(total) == 0xffff
 }
 
 /// The checksum to store for a sum of the bytes it covers, its own field taken as 0.
@@ -69,6 +80,34 @@ mod tests {
             .collect();
         for length in 0..bytes.len() {
             assert_eq!(finish(sum(&bytes[..length])), reference(&bytes[..length]));
+        }
+    }
+
+    #[test]
+    fn folding_equals_adding_16_bits_at_a_time() {
+        let mut total = 1u64;
+        for step in 0..10_000u64 {
+            let mut expected = total;
+            while expected > 0xffff {
+                expected = (expected >> 16) + (expected & 0xffff);
+            }
+            assert_eq!(u64::from(fold(total)), expected, "{total:#x}");
+            total = total.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(step) >> (step % 33);
+        }
+        assert_eq!((fold(0), fold(0xffff), fold(u64::MAX)), (0, 0xffff, 0xffff));
+    }
+
+    #[test]
+    fn a_header_is_right_when_its_sum_is() {
+        for seed in 0..2000u32 {
+            let mut header: [u8; 20] =
+                std::array::from_fn(|i| (seed.wrapping_mul(i as u32 * 7919 + 1) >> 5) as u8);
+            header[10..12].fill(0);
+            let sum = finish(sum(&header));
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            assert!(is_right(&header));
+            header[(seed % 20) as usize] ^= 1 << (seed % 8);
+            assert!(!is_right(&header), "{seed}");
         }
     }
 

@@ -75,18 +75,18 @@ impl Header {
     ///
     /// # Errors
     /// The frame ends too early or has more than two tags.
-    #[inline]
+    #[inline(always)]
     pub fn parse(frame: &[u8]) -> Result<Header, ParseError> {
         let bytes = frame
             .first_chunk::<HEADER_LENGTH>()
             .ok_or(ParseError::EthernetTruncated)?;
-        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *bytes;
+        let [_, _, _, _, _, _, source @ .., high, low] = bytes;
         let mut header = Header {
-            destination: MacAddress([d0, d1, d2, d3, d4, d5]),
-            source: MacAddress([s0, s1, s2, s3, s4, s5]),
+            destination: destination(bytes),
+            source: MacAddress(*source),
             vlan: 0,
             inner_vlan: None,
-            ether_type: u16::from_be_bytes([t0, t1]),
+            ether_type: u16::from_be_bytes([*high, *low]),
             length: HEADER_LENGTH,
         };
         if Tag::follows(header.ether_type) {
@@ -140,6 +140,11 @@ impl Header {
         bytes[16..18].copy_from_slice(&ether_type.to_be_bytes());
         HEADER_LENGTH + TAG_LENGTH
     }
+}
+
+#[inline(always)]
+fn destination([address @ .., _, _, _, _, _, _, _, _]: &[u8; HEADER_LENGTH]) -> MacAddress {
+    MacAddress(*address)
 }
 
 #[cfg(test)]

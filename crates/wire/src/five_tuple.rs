@@ -120,9 +120,10 @@ impl FiveTuple {
     }
 }
 
+#[inline]
 fn fold(address: [u8; 16]) -> u64 {
     let word = u128::from_be_bytes(address);
-    mix((word >> 64) as u64) ^ word as u64
+    ((word >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ word as u64
 }
 
 /// The finaliser of SplitMix64.

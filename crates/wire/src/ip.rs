@@ -64,99 +64,143 @@ impl IpPacket {
         matches!(self.tuple.addresses, Addresses::V6 { .. })
     }
 
-    #[inline]
+    #[inline(always)]
     fn parse_v4(packet: &[u8]) -> Result<IpPacket, ParseError> {
         let header = ipv4::Header::parse(packet)?;
         let identification = u32::from(header.identification);
-        let mut parsed = IpPacket {
-            tuple: FiveTuple::without_ports(
-                Addresses::V4 {
+        let fragmentation = match (header.fragment_offset, header.more_fragments) {
+            (0, false) => Fragmentation::Whole,
+            (0, true) => Fragmentation::First { identification },
+            _ => Fragmentation::Later { identification },
+        };
+        let transport = &packet[header.header_length..header.total_length];
+        if header.protocol == ICMP {
+            return Self::of_v4(&header, fragmentation, Ports::default()).with_icmp(transport);
+        }
+        let ports = Ports::read(header.protocol, fragmentation, transport)?;
+        Ok(Self::of_v4(&header, fragmentation, ports))
+    }
+
+    #[inline(always)]
+    fn of_v4(header: &ipv4::Header, fragmentation: Fragmentation, ports: Ports) -> IpPacket {
+        IpPacket {
+            tuple: FiveTuple {
+                addresses: Addresses::V4 {
                     source: header.source,
                     destination: header.destination,
                 },
-                header.protocol,
-            ),
+                protocol: header.protocol,
+                source_port: ports.source,
+                destination_port: ports.destination,
+            },
             quoted: None,
             length: header.total_length,
             transport_offset: header.header_length,
             ttl: header.ttl,
-            tcp_flags: 0,
+            tcp_flags: ports.tcp_flags,
             dont_fragment: header.dont_fragment,
-            fragmentation: match (header.fragment_offset, header.more_fragments) {
-                (0, false) => Fragmentation::Whole,
-                (0, true) => Fragmentation::First { identification },
-                _ => Fragmentation::Later { identification },
-            },
-        };
-        parsed.read_transport(&packet[header.header_length..header.total_length])?;
-        Ok(parsed)
+            fragmentation,
+        }
     }
 
-    #[inline]
+    #[inline(always)]
     fn parse_v6(packet: &[u8]) -> Result<IpPacket, ParseError> {
         let header = ipv6::Header::parse(packet)?;
-        let mut parsed = IpPacket {
-            tuple: FiveTuple::without_ports(
-                Addresses::V6 {
+        let fragmentation = match header.fragment {
+            None => Fragmentation::Whole,
+            // An atomic fragment (RFC 6946) is a whole packet.
+            Some(fragment) if fragment.offset == 0 && !fragment.more => Fragmentation::Whole,
+            Some(fragment) if fragment.offset == 0 => Fragmentation::First {
+                identification: fragment.identification,
+            },
+            Some(fragment) => Fragmentation::Later {
+                identification: fragment.identification,
+            },
+        };
+        let transport = &packet[header.transport_offset..header.total_length];
+        if header.protocol == ICMPV6 {
+            return Self::of_v6(&header, fragmentation, Ports::default()).with_icmp(transport);
+        }
+        let ports = Ports::read(header.protocol, fragmentation, transport)?;
+        Ok(Self::of_v6(&header, fragmentation, ports))
+    }
+
+    #[inline(always)]
+    fn of_v6(header: &ipv6::Header, fragmentation: Fragmentation, ports: Ports) -> IpPacket {
+        IpPacket {
+            tuple: FiveTuple {
+                addresses: Addresses::V6 {
                     source: header.source,
                     destination: header.destination,
                 },
-                header.protocol,
-            ),
+                protocol: header.protocol,
+                source_port: ports.source,
+                destination_port: ports.destination,
+            },
             quoted: None,
             length: header.total_length,
             transport_offset: header.transport_offset,
             ttl: header.hop_limit,
-            tcp_flags: 0,
+            tcp_flags: ports.tcp_flags,
             dont_fragment: true,
-            fragmentation: match header.fragment {
-                None => Fragmentation::Whole,
-                // An atomic fragment (RFC 6946) is a whole packet.
-                Some(fragment) if fragment.offset == 0 && !fragment.more => Fragmentation::Whole,
-                Some(fragment) if fragment.offset == 0 => Fragmentation::First {
-                    identification: fragment.identification,
-                },
-                Some(fragment) => Fragmentation::Later {
-                    identification: fragment.identification,
-                },
-            },
-        };
-        parsed.read_transport(&packet[header.transport_offset..header.total_length])?;
-        Ok(parsed)
+            fragmentation,
+        }
     }
 
-    #[inline]
-    fn read_transport(&mut self, bytes: &[u8]) -> Result<(), ParseError> {
+    /// Apart, so that what every packet needs stays small.
+    #[cold]
+    #[inline(never)]
+    fn with_icmp(mut self, bytes: &[u8]) -> Result<IpPacket, ParseError> {
         if matches!(self.fragmentation, Fragmentation::Later { .. }) {
-            return Ok(());
+            return Ok(self);
         }
-        match self.tuple.protocol {
+        let message = icmp::Message::parse(self.is_v6(), bytes)?;
+        if let Some(identifier) = message.echo_identifier {
+            self.tuple.source_port = identifier;
+            self.tuple.destination_port = identifier;
+        }
+        if message.is_error {
+            self.quoted = Some(icmp::quoted_tuple(self.is_v6(), bytes)?);
+        }
+        Ok(self)
+    }
+}
+
+/// What the transport header adds.
+#[derive(Clone, Copy, Default)]
+struct Ports {
+    source: u16,
+    destination: u16,
+    tcp_flags: u8,
+}
+
+impl Ports {
+    #[inline(always)]
+    fn read(protocol: u8, fragmentation: Fragmentation, bytes: &[u8]) -> Result<Ports, ParseError> {
+        if matches!(fragmentation, Fragmentation::Later { .. }) {
+            return Ok(Ports::default());
+        }
+        match protocol {
             tcp::PROTOCOL => {
                 let header = tcp::Header::parse(bytes)?;
-                self.tuple.source_port = header.source_port;
-                self.tuple.destination_port = header.destination_port;
-                self.tcp_flags = header.flags;
+                Ok(Ports {
+                    source: header.source_port,
+                    destination: header.destination_port,
+                    tcp_flags: header.flags,
+                })
             }
             udp::PROTOCOL => {
-                let header = match self.fragmentation {
+                let header = match fragmentation {
                     Fragmentation::Whole => udp::Header::parse(bytes)?,
                     _ => udp::Header::parse_fields(bytes)?,
                 };
-                self.tuple.source_port = header.source_port;
-                self.tuple.destination_port = header.destination_port;
+                Ok(Ports {
+                    source: header.source_port,
+                    destination: header.destination_port,
+                    tcp_flags: 0,
+                })
             }
-            ICMP | ICMPV6 if (self.tuple.protocol == ICMPV6) == self.is_v6() => {
-                let message = icmp::Message::parse(self.is_v6(), bytes)?;
-                if let Some(identifier) = message.echo_identifier {
-                    self.tuple.source_port = identifier;
-                    self.tuple.destination_port = identifier;
-                }
-                if message.is_error {
-                    self.quoted = Some(icmp::quoted_tuple(self.is_v6(), bytes)?);
-                }
-            }
-            _ => {}
+            _ => Ok(Ports::default()),
         }
-        Ok(())
     }
 }

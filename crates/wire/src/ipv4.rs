@@ -56,18 +56,17 @@ impl Header {
     ///
     /// # Errors
     /// Names the first thing wrong.
-    #[inline]
+    #[inline(always)]
     pub fn parse(packet: &[u8]) -> Result<Header, ParseError> {
         let header = Header::parse_fields(packet)?;
         if header.total_length > packet.len() {
             return Err(ParseError::Ipv4BadTotalLength);
         }
-        // Without options the length is known to the compiler: no loop.
-        let sum = match packet.first_chunk::<HEADER_LENGTH>() {
-            Some(bytes) if header.header_length == HEADER_LENGTH => checksum::sum(bytes),
-            _ => checksum::sum(&packet[..header.header_length]),
+        let right = match packet.first_chunk::<HEADER_LENGTH>() {
+            Some(bytes) if header.header_length == HEADER_LENGTH => checksum::is_right(bytes),
+            _ => checksum::fold(checksum::sum(&packet[..header.header_length])) == 0xffff,
         };
-        if checksum::fold(sum) != 0xffff {
+        if !right {
             return Err(ParseError::Ipv4BadChecksum);
         }
         let payload = header.total_length - header.header_length;
@@ -83,7 +82,7 @@ impl Header {
     ///
     /// # Errors
     /// The header itself is cut short or its version or lengths are wrong.
-    #[inline]
+    #[inline(always)]
     pub fn parse_fields(packet: &[u8]) -> Result<Header, ParseError> {
         let bytes = packet
             .first_chunk::<HEADER_LENGTH>()

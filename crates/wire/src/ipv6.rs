@@ -81,7 +81,7 @@ impl Header {
     ///
     /// # Errors
     /// Names the first thing wrong.
-    #[inline]
+    #[inline(always)]
     pub fn parse(packet: &[u8]) -> Result<Header, ParseError> {
         let header = Header::parse_fields(packet)?;
         if header.total_length > packet.len() {
@@ -97,7 +97,7 @@ impl Header {
     ///
     /// # Errors
     /// A header is cut short or its version is wrong.
-    #[inline]
+    #[inline(always)]
     pub fn parse_fields(packet: &[u8]) -> Result<Header, ParseError> {
         let bytes = packet
             .first_chunk::<HEADER_LENGTH>()
@@ -106,26 +106,51 @@ impl Header {
             return Err(ParseError::Ipv6BadVersion);
         }
         let payload_length = usize::from(u16::from_be_bytes([bytes[4], bytes[5]]));
-        let mut header = Header {
-            source: std::array::from_fn(|i| bytes[8 + i]),
-            destination: std::array::from_fn(|i| bytes[24 + i]),
-            hop_limit: bytes[7],
-            total_length: HEADER_LENGTH + payload_length,
-            protocol: bytes[6],
-            transport_offset: HEADER_LENGTH,
-            fragment: None,
+        let total_length = HEADER_LENGTH + payload_length;
+        let extensions = if is_extension(bytes[6]) {
+            Extensions::walk(bytes[6], total_length, packet)?
+        } else {
+            Extensions::none(bytes[6], total_length)
         };
-        if is_extension(header.protocol) {
-            header.walk_extensions(packet)?;
+        Ok(Header {
+            source: address(bytes, 8),
+            destination: address(bytes, 24),
+            hop_limit: bytes[7],
+            total_length,
+            protocol: extensions.protocol,
+            transport_offset: extensions.end,
+            fragment: extensions.fragment,
+        })
+    }
+}
+
+/// What the extension headers say.
+struct Extensions {
+    /// Protocol behind those read so far.
+    protocol: u8,
+    /// Bytes up to it.
+    end: usize,
+    total_length: usize,
+    fragment: Option<Fragment>,
+}
+
+impl Extensions {
+    #[inline(always)]
+    const fn none(protocol: u8, total_length: usize) -> Extensions {
+        Extensions {
+            protocol,
+            end: HEADER_LENGTH,
+            total_length,
+            fragment: None,
         }
-        Ok(header)
     }
 
     #[cold]
-    fn walk_extensions(&mut self, packet: &[u8]) -> Result<(), ParseError> {
+    fn walk(protocol: u8, total_length: usize, packet: &[u8]) -> Result<Extensions, ParseError> {
+        let mut walked = Extensions::none(protocol, total_length);
         for _ in 0..EXTENSION_LIMIT {
-            let at = self.transport_offset;
-            let length = match (self.protocol, packet.get(at + 1)) {
+            let at = walked.end;
+            let length = match (walked.protocol, packet.get(at + 1)) {
                 (FRAGMENT, _) => FRAGMENT_LENGTH,
                 (AUTHENTICATION, Some(&length)) => (usize::from(length) + 2) * 4,
                 (_, Some(&length)) => (usize::from(length) + 1) * 8,
@@ -134,15 +159,15 @@ impl Header {
             let extension = packet
                 .get(at..at + length)
                 .ok_or(ParseError::Ipv6ExtensionTruncated)?;
-            if self.protocol == FRAGMENT {
-                self.read_fragment(extension)?;
+            if walked.protocol == FRAGMENT {
+                walked.read_fragment(extension)?;
             }
-            self.protocol = extension[0];
-            self.transport_offset = at + length;
+            walked.protocol = extension[0];
+            walked.end = at + length;
             // Behind a later fragment's header is payload, not another header.
-            let later = self.fragment.is_some_and(|fragment| fragment.offset > 0);
-            if later || !is_extension(self.protocol) {
-                return Ok(());
+            let later = walked.fragment.is_some_and(|fragment| fragment.offset > 0);
+            if later || !is_extension(walked.protocol) {
+                return Ok(walked);
             }
         }
         Err(ParseError::Ipv6ExtensionTooDeep)
@@ -162,7 +187,7 @@ impl Header {
         };
         // RFC 8200, section 4.5: the reassembled payload length, without this header, must fit in 16 bits, and
         // fragments but the last hold a multiple of 8 bytes.
-        let headers = self.transport_offset + FRAGMENT_LENGTH;
+        let headers = self.end + FRAGMENT_LENGTH;
         let too_long = fragment.offset + self.total_length
             > usize::from(u16::MAX) + HEADER_LENGTH + FRAGMENT_LENGTH;
         let uneven = fragment.more && !self.total_length.abs_diff(headers).is_multiple_of(8);
@@ -171,6 +196,15 @@ impl Header {
         }
         self.fragment = Some(fragment);
         Ok(())
+    }
+}
+
+/// The address at a place in a header; compiles to one move.
+#[inline(always)]
+fn address(bytes: &[u8; HEADER_LENGTH], at: usize) -> [u8; 16] {
+    match bytes.get(at..).and_then(|rest| rest.first_chunk()) {
+        Some(address) => *address,
+        None => [0; 16],
     }
 }
 

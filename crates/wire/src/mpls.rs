@@ -66,7 +66,7 @@ impl Entry {
     ///
     /// # Errors
     /// Too short, or a reserved label.
-    #[inline]
+    #[inline(always)]
     pub fn parse(bytes: &[u8]) -> Result<Entry, ParseError> {
         let entry = StackEntry::parse(bytes)?;
         Ok(Entry {
@@ -107,7 +107,7 @@ impl StackEntry {
     ///
     /// # Errors
     /// Too short.
-    #[inline]
+    #[inline(always)]
     pub fn parse(bytes: &[u8]) -> Result<StackEntry, ParseError> {
         let bytes = bytes
             .first_chunk::<ENTRY_LENGTH>()

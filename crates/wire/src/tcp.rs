@@ -44,7 +44,7 @@ impl Header {
     ///
     /// # Errors
     /// Too short, or a data offset that does not fit.
-    #[inline]
+    #[inline(always)]
     pub fn parse(segment: &[u8]) -> Result<Header, ParseError> {
         let bytes = segment
             .first_chunk::<HEADER_LENGTH>()

@@ -32,7 +32,7 @@ impl Header {
     ///
     /// # Errors
     /// Too short, or a length that does not fit.
-    #[inline]
+    #[inline(always)]
     pub fn parse(datagram: &[u8]) -> Result<Header, ParseError> {
         let header = Header::parse_fields(datagram)?;
         if header.length > datagram.len() {
@@ -45,7 +45,7 @@ impl Header {
     ///
     /// # Errors
     /// Too short, or a length below that of the header.
-    #[inline]
+    #[inline(always)]
     pub fn parse_fields(datagram: &[u8]) -> Result<Header, ParseError> {
         let bytes = datagram
             .first_chunk::<HEADER_LENGTH>()

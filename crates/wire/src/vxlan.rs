@@ -63,7 +63,7 @@ impl fmt::Display for Vni {
 ///
 /// # Errors
 /// Too short, or the I flag is not set.
-#[inline]
+#[inline(always)]
 pub fn parse(bytes: &[u8]) -> Result<Vni, ParseError> {
     let bytes = bytes
         .first_chunk::<HEADER_LENGTH>()

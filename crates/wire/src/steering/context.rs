@@ -65,7 +65,7 @@ impl Encoding {
     }
 
     /// The encoding of a checked underlay packet, by its destination port; none when it comes from no tunnel.
-    #[inline]
+    #[inline(always)]
     pub fn of(packet: &IpPacket) -> Option<Encoding> {
         if packet.tuple.protocol != udp::PROTOCOL {
             return None;
@@ -177,27 +177,29 @@ impl SteeringContext {
     ///
     /// # Errors
     /// Too short, a reserved label, or a stack of another depth than two.
-    #[inline]
+    #[inline(always)]
     pub fn from_labels(bytes: &[u8]) -> Result<SteeringContext, ParseError> {
-        let top = Entry::parse(bytes)?;
-        if top.bottom_of_stack {
-            return Err(ParseError::MplsTooFewLabels);
-        }
-        let bottom = Entry::parse(&bytes[mpls::ENTRY_LENGTH..])?;
-        if !bottom.bottom_of_stack {
-            return Err(ParseError::MplsNoBottomOfStack);
-        }
-        let direction = match top.label.get() & 1 {
-            0 => Direction::Forward,
-            _ => Direction::Reverse,
+        let Some(labels) = bytes.first_chunk::<LABELS_LENGTH>() else {
+            return Err(label_error(bytes));
+        };
+        let word = u64::from_be_bytes(*labels);
+        let (top, bottom) = ((word >> 32) as u32, word as u32);
+        let fine = top & mpls::BOTTOM_OF_STACK == 0 && bottom & mpls::BOTTOM_OF_STACK != 0;
+        // The first label that is not reserved is even, so an odd one has an even one below it.
+        let labels = (Label::new(top >> 12 & !1), Label::new(bottom >> 12));
+        let (true, (Some(chain), Some(egress))) = (fine, labels) else {
+            return Err(label_error(bytes));
         };
         Ok(SteeringContext {
-            // The first label that is not reserved is even, so an odd one has an even one below it.
-            chain: Label::new(top.label.get() & !1).ok_or(ParseError::MplsReservedLabel)?,
-            direction,
-            egress: bottom.label,
-            service_index: ServiceIndex::new(bottom.ttl),
-            loop_guard: top.ttl,
+            chain,
+            direction: if top >> 12 & 1 == 0 {
+                Direction::Forward
+            } else {
+                Direction::Reverse
+            },
+            egress,
+            service_index: ServiceIndex::new(bottom as u8),
+            loop_guard: top as u8,
         })
     }
 
@@ -228,7 +230,7 @@ impl SteeringContext {
     ///
     /// # Errors
     /// The O bit is set, or the map does not know the service path.
-    #[inline]
+    #[inline(always)]
     pub fn from_nsh(
         header: &nsh::Header,
         paths: &impl ServicePathMap,
@@ -257,4 +259,16 @@ pub const fn is_labelled(ether_type: u16) -> bool {
         ether_type,
         ethernet::MPLS | ethernet::MPLS_UPSTREAM | ethernet::NSH
     )
+}
+
+/// What is wrong with two labels: the first thing, from the top.
+#[cold]
+fn label_error(bytes: &[u8]) -> ParseError {
+    let bottom = bytes.get(mpls::ENTRY_LENGTH..).unwrap_or_default();
+    match (Entry::parse(bytes), Entry::parse(bottom)) {
+        (Err(error), _) => error,
+        (Ok(top), _) if top.bottom_of_stack => ParseError::MplsTooFewLabels,
+        (_, Err(error)) => error,
+        _ => ParseError::MplsNoBottomOfStack,
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::{Encoding, LABELS_LENGTH, NoServicePaths, ServicePathMap, SteeringContext};
 use crate::ip::Fragmentation;
+use crate::vlan::Tag;
 use crate::vxlan::Vni;
 use crate::{IpPacket, ParseError, checksum, ethernet, nsh, udp, vxlan, vxlan_gpe};
 use std::net::IpAddr;
@@ -33,7 +34,7 @@ pub fn is_vxlan(packet: &IpPacket) -> bool {
 ///
 /// # Errors
 /// As [`decapsulate_from`].
-#[inline]
+#[inline(always)]
 pub fn decapsulate(packet: &[u8], parsed: &IpPacket) -> Result<Decapsulated, ParseError> {
     decapsulate_from(Encoding::VxlanMpls, packet, parsed, &NoServicePaths)
 }
@@ -43,7 +44,7 @@ pub fn decapsulate(packet: &[u8], parsed: &IpPacket) -> Result<Decapsulated, Par
 /// # Errors
 /// Names the first thing wrong: a fragment, the UDP length or a UDP checksum that is not 0 (RFC 7348, section 5), the
 /// VXLAN or VXLAN-GPE header, the inner Ethernet header, the labels or the network service header.
-#[inline]
+#[inline(always)]
 pub fn decapsulate_from(
     encoding: Encoding,
     packet: &[u8],
@@ -62,78 +63,72 @@ pub fn decapsulate_from(
         check_udp(packet, parsed, datagram)?;
     }
     let payload = &datagram[udp::HEADER_LENGTH..];
-    let inside = match encoding {
-        Encoding::VxlanMpls => read_vxlan_mpls(payload)?,
-        Encoding::MplsInUdp => Inside {
-            network: None,
-            context: SteeringContext::from_labels(payload)?,
-            nsh_at: None,
-            inner_at: LABELS_LENGTH,
-        },
-        Encoding::VxlanGpeNsh => read_vxlan_gpe_nsh(payload, paths)?,
-    };
     let payload_offset = parsed.transport_offset + udp::HEADER_LENGTH;
-    Ok(Decapsulated {
+    let carrying = |network, context, nsh_at: Option<usize>, inner_at| Decapsulated {
         peer: parsed.tuple.source(),
-        network: inside.network,
-        context: inside.context,
-        nsh_offset: inside.nsh_at.map(|at| payload_offset + at),
-        inner_offset: payload_offset + inside.inner_at,
+        network,
+        context,
+        nsh_offset: nsh_at.map(|at| payload_offset + at),
+        inner_offset: payload_offset + inner_at,
         end: parsed.transport_offset + header.length,
-    })
-}
-
-/// What a UDP payload holds; offsets count from its beginning.
-struct Inside {
-    network: Option<Vni>,
-    context: SteeringContext,
-    nsh_at: Option<usize>,
-    inner_at: usize,
-}
-
-#[inline]
-fn read_vxlan_mpls(payload: &[u8]) -> Result<Inside, ParseError> {
-    let network = vxlan::parse(payload)?;
-    let frame = &payload[vxlan::HEADER_LENGTH..];
-    let inner = ethernet::Header::parse(frame)?;
-    if inner.length != ethernet::HEADER_LENGTH {
-        return Err(ParseError::VxlanInnerTagged);
+    };
+    match encoding {
+        Encoding::VxlanMpls => {
+            let network = vxlan::parse(payload)?;
+            let labels = labels_in_ethernet(&payload[vxlan::HEADER_LENGTH..])?;
+            let context = SteeringContext::from_labels(labels)?;
+            let inner_at = vxlan::HEADER_LENGTH + ethernet::HEADER_LENGTH + LABELS_LENGTH;
+            Ok(carrying(Some(network), context, None, inner_at))
+        }
+        Encoding::MplsInUdp => {
+            let context = SteeringContext::from_labels(payload)?;
+            Ok(carrying(None, context, None, LABELS_LENGTH))
+        }
+        Encoding::VxlanGpeNsh => {
+            let gpe = vxlan_gpe::Header::parse(payload)?;
+            let nsh_at = vxlan_gpe::HEADER_LENGTH;
+            let (context, length) = service_header(gpe.next, &payload[nsh_at..], paths)?;
+            let network = Some(gpe.network);
+            Ok(carrying(network, context, Some(nsh_at), nsh_at + length))
+        }
     }
-    if inner.ether_type != ethernet::MPLS {
-        return Err(ParseError::VxlanInnerUnknown);
-    }
-    Ok(Inside {
-        network: Some(network),
-        context: SteeringContext::from_labels(&frame[ethernet::HEADER_LENGTH..])?,
-        nsh_at: None,
-        inner_at: vxlan::HEADER_LENGTH + ethernet::HEADER_LENGTH + LABELS_LENGTH,
-    })
 }
 
-#[inline]
-fn read_vxlan_gpe_nsh(payload: &[u8], paths: &impl ServicePathMap) -> Result<Inside, ParseError> {
-    let gpe = vxlan_gpe::Header::parse(payload)?;
-    if gpe.next != vxlan_gpe::NextProtocol::Nsh {
+/// The label stack of an Ethernet frame without tags.
+#[inline(always)]
+fn labels_in_ethernet(frame: &[u8]) -> Result<&[u8], ParseError> {
+    // Whom the frame is addressed to says nothing here: only its type is read.
+    let (&[.., high, low], labels) = frame
+        .split_first_chunk::<{ ethernet::HEADER_LENGTH }>()
+        .ok_or(ParseError::EthernetTruncated)?;
+    match u16::from_be_bytes([high, low]) {
+        ethernet::MPLS => Ok(labels),
+        tag if Tag::follows(tag) => Err(ParseError::VxlanInnerTagged),
+        _ => Err(ParseError::VxlanInnerUnknown),
+    }
+}
+
+/// The context of a network service header with an IP packet behind it, and the header's length.
+#[inline(always)]
+fn service_header(
+    next: vxlan_gpe::NextProtocol,
+    bytes: &[u8],
+    paths: &impl ServicePathMap,
+) -> Result<(SteeringContext, usize), ParseError> {
+    if next != vxlan_gpe::NextProtocol::Nsh {
         return Err(ParseError::VxlanGpeUnknownProtocol);
     }
-    let nsh_at = vxlan_gpe::HEADER_LENGTH;
-    let header = nsh::Header::parse(&payload[nsh_at..])?;
+    let header = nsh::Header::parse(bytes)?;
     let version = match header.next {
         nsh::NextProtocol::Ipv4 => 4,
         nsh::NextProtocol::Ipv6 => 6,
         _ => return Err(ParseError::NshUnknownNextProtocol),
     };
     let context = SteeringContext::from_nsh(&header, paths)?;
-    let inner_at = nsh_at + header.length;
-    if payload.get(inner_at).map(|byte| byte >> 4) != Some(version) {
+    if bytes.get(header.length).map(|byte| byte >> 4) != Some(version) {
         return Err(ParseError::InnerNotIp);
     }
-    Ok(Inside {
-        network: Some(gpe.network),
-        context,
-        nsh_at: Some(nsh_at),
-        inner_at,
-    })
+    Ok((context, header.length))
 }
 
 #[cold]
