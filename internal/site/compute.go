@@ -342,5 +342,10 @@ func (c *computation) lacking(p *path, position uint32, site string) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("no healthy instance of VNF %s is attached at site %s", name, site)
+	why := fmt.Sprintf("no healthy instance of VNF %s is attached at site %s", name, site)
+	place := vnf.Place{VNF: name, ChainLabel: p.version.ChainLabel, EgressLabel: p.egressLabel, Stage: position}
+	if reason := c.in.Waiting[place]; reason != "" {
+		why += ": " + reason
+	}
+	return why
 }

@@ -37,6 +37,8 @@ type Inputs struct {
 	Chains  []*control.ChainRecord
 	// Attachments are the local instances' interfaces, those that drain included.
 	Attachments []vnf.Attachment
+	// Waiting says of places why instances do not serve them yet, where that is known.
+	Waiting map[vnf.Place]string
 	// Ports are the links of local instances, by forwarder. They are opened before a path needs them: opening takes long.
 	Ports map[string][]string
 	// Remote are the forwarders of other sites.

@@ -9,6 +9,7 @@ import (
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
+	"github.com/switchboard-project/switchboard/internal/bus"
 	"github.com/switchboard-project/switchboard/internal/hostnet"
 )
 
@@ -86,13 +87,19 @@ func TestTwoSitesFollowAChain(t *testing.T) {
 	})
 }
 
-// records counts what the VNF agent keeps.
+// records counts the places that the VNF agent keeps.
 func (s *testSite) records() int {
 	entries, err := s.connection.Local(instancesBucket).List(s.world.ctx, "")
 	if err != nil {
 		s.world.t.Fatal(err)
 	}
-	return len(entries)
+	count := 0
+	for _, e := range entries {
+		if tokens, err := bus.SplitKey(e.Key); err == nil && len(tokens) > 1 {
+			count++
+		}
+	}
+	return count
 }
 
 func TestRestartChangesNothing(t *testing.T) {
@@ -247,6 +254,28 @@ func TestTwoEdgesCannotShareAnInterface(t *testing.T) {
 	}
 	if n := len(w.sites["office"].forwarder.current().Edges); n != 1 {
 		t.Errorf("%d edges in the rules, want the sound one", n)
+	}
+}
+
+func TestWhatAChainLacksIsNamed(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := newWorld(t, "office", "cloud")
+	w.tellDirectory()
+	w.tell("chain.acme.web", webChain(1, preparing)) // nobody has asked the firewall's controller
+	cloud := w.sites["cloud"]
+	w.eventually("the site says what it waits for", func() bool { return cloud.progress().Problem != "" })
+	const want = "no healthy instance of VNF firewall is attached at site cloud: " +
+		"the controller of VNF firewall has published no allocation for it"
+	if p := cloud.progress(); p.Problem != want || p.ProblemRevision != 1 || p.AppliedRevision != 0 {
+		t.Errorf("progress %v, want problem %q", p, want)
+	}
+	cloud.startController("firewall")
+	w.grant("t1", 16)
+	w.appliedEverywhere(1)
+	if p := cloud.progress(); p.Problem != "" {
+		t.Errorf("the problem stays: %v", p)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/switchboard-project/switchboard/internal/bus"
 	"github.com/switchboard-project/switchboard/internal/edge"
 	"github.com/switchboard-project/switchboard/internal/hostnet"
+	"github.com/switchboard-project/switchboard/internal/vnf"
 	"github.com/switchboard-project/switchboard/internal/vnf/instance"
 )
 
@@ -45,6 +46,7 @@ type Switchboard struct {
 	log        *slog.Logger
 	agent      *instance.Agent
 	events     chan func()
+	stopped    chan struct{} // closed when nobody takes events any more
 	ready      func()
 	host       *hostnet.Namespace // where edges are
 	rulesDue   bool               // something has changed that rules are made from
@@ -59,7 +61,7 @@ type Switchboard struct {
 // New makes a Local Switchboard over the connection of an agent of kind controller. ready is called once when the site
 // follows the Global Switchboard's state and its edge controller takes requests.
 func New(config *Config, connection *bus.Connection, log *slog.Logger, ready func()) *Switchboard {
-	s := &Switchboard{config: config, connection: connection, log: log, events: make(chan func(), 256), ready: ready,
+	s := &Switchboard{config: config, connection: connection, log: log, events: make(chan func(), 256), stopped: make(chan struct{}), ready: ready,
 		edges: map[EdgeKey]edge.Status{}}
 	s.state = newState()
 	s.results = newResults()
@@ -69,7 +71,12 @@ func New(config *Config, connection *bus.Connection, log *slog.Logger, ready fun
 	}
 	s.agent = instance.NewAgent(instance.Config{Site: config.Site, Prefix: config.VNF.NamespacePrefix, Forwarders: names,
 		Store: connection.Local(instancesBucket), Logger: log,
-		Changed: func(o instance.Observed) { s.events <- func() { s.state.observed, s.rulesDue = &o, true } }})
+		Changed: func(o instance.Observed) {
+			select {
+			case s.events <- func() { s.state.observed, s.rulesDue = &o, true }:
+			case <-s.stopped:
+			}
+		}})
 	return s
 }
 
@@ -78,6 +85,7 @@ func (s *Switchboard) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
+	defer close(s.stopped)
 	defer cancel()
 	failed := make(chan error, 8)
 	start := func(what string, task func() error) {
@@ -259,6 +267,7 @@ func (s *Switchboard) makeRules(ctx, limited context.Context, patienceOver bool)
 	if !s.results.computed && !patienceOver && !s.state.allSynchronised() {
 		return false, nil
 	}
+	in.Waiting = s.waiting()
 	in.Attachments, in.Ports = s.state.observed.Attachments, map[string][]string{}
 	for _, one := range s.state.observed.Instances {
 		in.Ports[one.Forwarder] = append(in.Ports[one.Forwarder], one.Ports...)
@@ -360,12 +369,23 @@ func (s *Switchboard) wanted(in Inputs) instance.Wanted {
 		if allotted := s.state.allocations[allocationOf(place)]; allotted != nil {
 			options = allotted.Options
 		} else if !s.results.servedBefore(place) {
-			continue // the VNF's controller has not agreed yet
+			continue // the VNF's controller has not agreed yet: see waiting
 		}
 		w.Placements = append(w.Placements, instance.Placement{Place: place.Place, Customer: place.Record.Customer,
 			Chain: place.Record.Chain, Options: options})
 	}
 	return w
+}
+
+// waiting says of places that are not served yet why.
+func (s *Switchboard) waiting() map[vnf.Place]string {
+	why := map[vnf.Place]string{}
+	for _, place := range s.state.need.Places {
+		if s.state.allocations[allocationOf(place)] == nil && !s.results.servedBefore(place) {
+			why[place.Place] = fmt.Sprintf("the controller of VNF %s has published no allocation for it", place.VNF)
+		}
+	}
+	return why
 }
 
 func allocationOf(p NeededPlace) allocationKey {

@@ -83,6 +83,9 @@ func (in *instance) tryStep(ctx context.Context, site *hostnet.Namespace, r *rec
 		return fmt.Errorf("namespace %s is gone", in.namespace)
 	}
 	if in.handle == nil {
+		if err := r.make(ctx, in.name); err != nil {
+			return err
+		}
 		namespace, err := hostnet.EnsureNamespace(in.namespace)
 		if err != nil {
 			return err

@@ -54,6 +54,7 @@ type records struct {
 
 	mu    sync.Mutex
 	byKey map[string]*record
+	made  map[string]bool // instances that have a namespace, or had one
 }
 
 func openRecords(ctx context.Context, site string, store Store) (*records, error) {
@@ -61,8 +62,12 @@ func openRecords(ctx context.Context, site string, store Store) (*records, error
 	if err != nil {
 		return nil, fmt.Errorf("read records of instances: %w", err)
 	}
-	r := &records{site: site, store: store, byKey: map[string]*record{}}
+	r := &records{site: site, store: store, byKey: map[string]*record{}, made: map[string]bool{}}
 	for _, e := range entries {
+		if tokens, err := bus.SplitKey(e.Key); err == nil && len(tokens) == 1 {
+			r.made[tokens[0]] = true
+			continue
+		}
 		one := &record{}
 		if err := json.Unmarshal(e.Value, one); err != nil || one.key() != e.Key || one.Index < 1 {
 			return nil, fmt.Errorf("record of instance %q is damaged; remove the key to forget it", e.Key)
@@ -103,11 +108,15 @@ func (r *records) ofInstance(instance string) []*record {
 
 func (r *records) has(instance string) bool { return len(r.of(instance)) > 0 }
 
+// instances names all that have a record.
 func (r *records) instances() []string {
-	var names []string
+	r.mu.Lock()
+	names := slices.Collect(maps.Keys(r.made))
+	r.mu.Unlock()
 	for _, one := range r.all() {
 		names = append(names, one.Instance)
 	}
+	slices.Sort(names)
 	return slices.Compact(names)
 }
 
@@ -205,11 +214,32 @@ func (r *records) drop(ctx context.Context, one *record) error {
 	return nil
 }
 
+// make notes that an instance is about to have a namespace, so that it is found again when nobody wants it any more.
+func (r *records) make(ctx context.Context, instance string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.made[instance] {
+		return nil
+	}
+	if _, err := r.store.Put(ctx, bus.Key(instance), []byte(`{}`)); err != nil {
+		return fmt.Errorf("keep record: %w", err)
+	}
+	r.made[instance] = true
+	return nil
+}
+
+// forget drops all that is known of an instance.
 func (r *records) forget(ctx context.Context, instance string) error {
 	for _, one := range r.of(instance) {
 		if err := r.drop(ctx, one); err != nil {
 			return err
 		}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.store.Delete(ctx, bus.Key(instance)); err != nil {
+		return err
+	}
+	delete(r.made, instance)
 	return nil
 }
