@@ -48,7 +48,7 @@ parse_errors! {
     Ipv4BadTotalLength = "ipv4_bad_total_length",
     /// The header checksum is wrong.
     Ipv4BadChecksum = "ipv4_bad_checksum",
-    /// A fragment reaches beyond 65535 bytes, or an inner one is no multiple of 8.
+    /// A fragment reaches beyond 65535 bytes, or holds no multiple of 8 and is not the last.
     Ipv4BadFragment = "ipv4_bad_fragment",
     /// Ends inside the IPv6 header.
     Ipv6Truncated = "ipv6_truncated",
@@ -60,7 +60,7 @@ parse_errors! {
     Ipv6ExtensionTruncated = "ipv6_extension_truncated",
     /// More extension headers than are read.
     Ipv6ExtensionTooDeep = "ipv6_extension_too_deep",
-    /// A fragment reaches beyond 65535 bytes.
+    /// A fragment reaches beyond 65535 bytes, or holds no multiple of 8 and is not the last.
     Ipv6BadFragment = "ipv6_bad_fragment",
     /// Ends inside the TCP header.
     TcpTruncated = "tcp_truncated",
