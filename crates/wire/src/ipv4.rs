@@ -126,7 +126,7 @@ pub fn decrement_ttl(packet: &mut [u8]) {
     }
 }
 
-/// What [`write`] puts into a header.
+/// What [`write()`] puts into a header.
 #[derive(Clone, Copy, Debug)]
 pub struct Fields {
     /// Source address.
