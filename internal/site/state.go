@@ -2,6 +2,8 @@ package site
 
 import (
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -25,6 +27,7 @@ type state struct {
 	statuses    map[string]*rules.Status           // by forwarder
 	present     map[string]bool                    // forwarders that live
 	usableEdges map[EdgeKey]string                 // by forwarder
+	liveness    liveness
 	// distances is nil when links have changed.
 	distances func(from, to string) float64
 }
@@ -46,7 +49,7 @@ func newState() state {
 	return state{topics: map[Topic]*topicState{}, chains: map[string]*control.ChainRecord{},
 		remote:      map[string]map[string]*control.ForwarderRecord{},
 		allocations: map[allocationKey]*control.AllocationRecord{}, allotted: map[Topic]map[string]allocationKey{},
-		statuses: map[string]*rules.Status{}, present: map[string]bool{}, usableEdges: map[EdgeKey]string{},
+		statuses: map[string]*rules.Status{}, present: map[string]bool{}, liveness: newLiveness(), usableEdges: map[EdgeKey]string{},
 		directory: directory{links: map[string]*control.LinkRecord{}, vnfs: map[string]*control.VnfRecord{},
 			deployments: map[string]*control.DeploymentRecord{}, edges: map[string]*control.EdgeRecord{}}}
 }
@@ -74,6 +77,15 @@ func (s *state) forget(topic Topic) {
 		delete(s.allocations, key)
 	}
 	delete(s.allotted, topic)
+}
+
+// forwarders lists those of other sites, as their sites see them.
+func (s *state) forwarders() []*control.ForwarderRecord {
+	var all []*control.ForwarderRecord
+	for _, ofSite := range s.remote {
+		all = slices.AppendSeq(all, maps.Values(ofSite))
+	}
+	return all
 }
 
 // hear takes one change of a topic.

@@ -152,6 +152,15 @@ func (s *Switchboard) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	links, err := s.connection.WatchLinks(ctx)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for link := range links {
+			s.send(ctx, func() { s.state.liveness.hearLink(link, time.Now()) })
+		}
+	}()
 	go func() {
 		for p := range present {
 			s.send(ctx, func() { s.state.hearPresence(p); s.rulesDue = true })
@@ -214,6 +223,7 @@ func (s *Switchboard) loop(ctx context.Context, failed <-chan error) error {
 			continue
 		case <-look.C:
 			s.results.countsDue = true
+			s.askPeers(ctx)
 		case <-settled.C:
 			pending = false
 		}
@@ -339,10 +349,12 @@ func (s *Switchboard) inputs() Inputs {
 	for _, c := range s.state.chains {
 		in.Chains = append(in.Chains, c)
 	}
-	for _, forwarders := range s.state.remote {
-		for _, f := range forwarders {
-			in.Remote = append(in.Remote, f)
+	for _, f := range s.state.forwarders() {
+		if f.Alive && s.state.liveness.gone[peerID(f)] {
+			f = proto.CloneOf(f)
+			f.Alive = false
 		}
+		in.Remote = append(in.Remote, f)
 	}
 	return in
 }

@@ -1,0 +1,155 @@
+package site
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"time"
+
+	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
+	"github.com/switchboard-project/switchboard/internal/bus"
+)
+
+// A site that dies as a whole cannot say that its forwarders are gone, and a link of the message bus that is down proves
+// nothing: the control plane may be away while packets flow. So forwarders of sites whose link is down are asked on the
+// underlay, as their neighbours ask them (ARP). One that stays silent gets no new flows until it answers or its site's link
+// is back. Where nobody answers, this site is the one that is cut off, and nothing is changed. Peers behind gateways, and
+// IPv6 underlays, are not asked: their records count.
+
+const (
+	// suspicion is how long a link must be down before its site's forwarders are asked.
+	suspicion = 2 * time.Second
+	// silentRounds is how often a forwarder must fail to answer.
+	silentRounds = 3
+	askPatience  = 300 * time.Millisecond
+	// mostWitnesses bounds how many other forwarders are asked to see whether this site itself is cut off.
+	mostWitnesses = 3
+)
+
+// liveness knows which peers do not answer.
+type liveness struct {
+	down    map[string]time.Time // by site, since when its link is down
+	silent  map[string]int       // by peer, rounds without an answer
+	gone    map[string]bool      // by peer
+	asking  bool
+	changed []string // peers that went or returned since the changes were taken
+}
+
+func newLiveness() liveness {
+	return liveness{down: map[string]time.Time{}, silent: map[string]int{}, gone: map[string]bool{}}
+}
+
+// hearLink takes a link's state.
+func (l *liveness) hearLink(link bus.Link, now time.Time) {
+	if link.Up {
+		delete(l.down, link.Peer)
+		return
+	}
+	if _, known := l.down[link.Peer]; !known {
+		l.down[link.Peer] = now
+	}
+}
+
+// suspects divides forwarders into those to ask, and those that can witness that this site is not cut off. Peers of sites
+// whose link is back are believed again.
+func (l *liveness) suspects(remote []*control.ForwarderRecord, now time.Time) (suspects, witnesses []*control.ForwarderRecord) {
+	for _, f := range remote {
+		since, down := l.down[f.Site]
+		switch {
+		case !down:
+			l.settle(peerID(f), false)
+			delete(l.silent, peerID(f))
+			if len(witnesses) < mostWitnesses {
+				witnesses = append(witnesses, f)
+			}
+		case now.Sub(since) >= suspicion && f.Alive:
+			suspects = append(suspects, f)
+		}
+	}
+	return suspects, witnesses
+}
+
+// take notes who answered of those asked.
+func (l *liveness) take(suspects []*control.ForwarderRecord, answered map[string]bool) {
+	if len(answered) == 0 {
+		return // nobody: it is we who are cut off
+	}
+	for _, f := range suspects {
+		id := peerID(f)
+		if answered[id] {
+			delete(l.silent, id)
+			l.settle(id, false)
+			continue
+		}
+		if l.silent[id]++; l.silent[id] >= silentRounds {
+			l.settle(id, true)
+		}
+	}
+}
+
+func (l *liveness) settle(id string, gone bool) {
+	if l.gone[id] != gone {
+		l.gone[id] = gone
+		l.changed = append(l.changed, id)
+	}
+}
+
+// askPeers asks suspects in the background; the answers come as an event.
+func (s *Switchboard) askPeers(ctx context.Context) {
+	l := &s.state.liveness
+	suspects, witnesses := l.suspects(s.state.forwarders(), time.Now())
+	s.takeLiveness()
+	if len(suspects) == 0 || l.asking {
+		return
+	}
+	l.asking = true
+	go func() {
+		answered := s.ask(append(witnesses, suspects...))
+		s.send(ctx, func() {
+			l.asking = false
+			l.take(suspects, answered)
+			s.takeLiveness()
+		})
+	}()
+}
+
+func (s *Switchboard) takeLiveness() {
+	l := &s.state.liveness
+	for _, id := range l.changed {
+		s.rulesDue = true
+		if l.gone[id] {
+			s.log.Warn("a forwarder does not answer on the underlay and its site cannot be reached", "peer", id)
+		} else {
+			s.log.Info("a forwarder is back", "peer", id)
+		}
+	}
+	l.changed = nil
+}
+
+// ask finds which forwarders answer on the underlay. Those that cannot be asked count as answering.
+func (s *Switchboard) ask(forwarders []*control.ForwarderRecord) map[string]bool {
+	answered := map[string]bool{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, f := range forwarders {
+		all.Go(func() {
+			if s.answers(f) {
+				mu.Lock()
+				defer mu.Unlock()
+				answered[peerID(f)] = true
+			}
+		})
+	}
+	all.Wait()
+	return answered
+}
+
+func (s *Switchboard) answers(f *control.ForwarderRecord) bool {
+	target, err := netip.ParseAddr(f.Address)
+	own, errOwn := netip.ParsePrefix(s.config.Forwarders[0].TunnelAddress)
+	if err != nil || errOwn != nil || !target.Is4() || !own.Contains(target) {
+		return true
+	}
+	answers, err := s.host.AnswersARP(s.config.Forwarders[0].Interface, own.Addr(), target, askPatience)
+	return answers || err != nil
+}
