@@ -7,7 +7,10 @@ fn main() {
         .probe("libdpdk")
         .expect("DPDK 22.11 or later is needed: run scripts/install-dependencies.sh");
     let mut build = cc::Build::new();
-    build.file("src/shim.c").flag("-march=x86-64-v2").flag("-Wno-deprecated-declarations");
+    build
+        .file("src/shim.c")
+        .flag("-march=x86-64-v2")
+        .flag("-Wno-deprecated-declarations");
     // DPDK's headers are compiled for at least SSE4.2; its flags name rte_config.h.
     build.flag("-include").flag("rte_config.h");
     for path in &library.include_paths {

@@ -50,7 +50,9 @@ impl Environment {
     /// # Errors
     /// It has started before, an argument is no C string, or the system refuses.
     pub fn start(arguments: &[String]) -> Result<Environment, EnvironmentError> {
-        let mut started = STARTED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut started = STARTED
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         if *started {
             return Err(EnvironmentError::AlreadyStarted);
         }

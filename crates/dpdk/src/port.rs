@@ -149,8 +149,7 @@ impl Queue {
                 *slot = mbuf.into_raw();
             }
             // SAFETY: `raw` holds `count` valid mbufs that are ours; the device takes over the first `taken`.
-            let taken =
-                unsafe { sb_send(self.port, self.queue, raw.as_mut_ptr(), count as u16) };
+            let taken = unsafe { sb_send(self.port, self.queue, raw.as_mut_ptr(), count as u16) };
             sent += usize::from(taken);
             for &mbuf in &raw[usize::from(taken)..count] {
                 // SAFETY: the device did not take these; they are ours and valid.
