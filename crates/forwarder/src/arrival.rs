@@ -412,6 +412,7 @@ impl<F: Frame> Pipeline<F> {
     }
 
     pub(crate) fn forget(&mut self, place: PlaceId, tuple: &FiveTuple) {
+        self.flow_changes += 1;
         match tuple.addresses {
             wire::Addresses::V4 {
                 source,

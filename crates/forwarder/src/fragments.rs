@@ -1,7 +1,7 @@
 //! Later fragments follow the first one: the ports it showed, remembered for a while.
 
 use crate::registry::PlaceId;
-use std::collections::HashMap;
+use foldhash::HashMap;
 use wire::ip::Fragmentation;
 use wire::{Addresses, FiveTuple, IpPacket};
 

@@ -13,6 +13,7 @@
 
 mod answers;
 pub mod arrival;
+mod burst;
 pub mod bus;
 pub mod control;
 pub mod counters;

@@ -3,7 +3,7 @@
 //! Only answers to our own questions and requests of neighbours we already know teach anything, so that strangers cannot fill
 //! the table. While an answer is awaited, a bounded number of frames wait.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::arp::{Arp, Operation};
 use wire::neighbour_discovery::{Neighbour, group_mac, solicited_node};
@@ -65,7 +65,7 @@ pub struct Neighbours<F> {
 impl<F> Default for Neighbours<F> {
     fn default() -> Self {
         Neighbours {
-            entries: HashMap::new(),
+            entries: HashMap::default(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A packet's way through the forwarder: arrival, look-up or choice, departure.
 
 use crate::arrival::{Accepted, Arrival};
+use crate::burst::Burst;
 use crate::counters::{Counters, Drop, Event, Reason};
 use crate::fragments::Fragments;
 use crate::frame::Frame;
@@ -105,6 +106,9 @@ pub struct Pipeline<F> {
     pub hop_flows: HashMap<HopId, u64>,
     /// Flow entries of each place, as of the last count.
     pub place_flows: HashMap<PlaceId, u64>,
+    pub(crate) burst: Burst<F>,
+    /// Grows whenever entries may move in the flow tables.
+    pub(crate) flow_changes: u64,
     pub(crate) housekeeping: Housekeeping,
     pub(crate) settings: Settings,
     pub(crate) timeouts: flow::Timeouts,
@@ -138,6 +142,8 @@ impl<F: Frame> Pipeline<F> {
             hash: ConnectionHash::new(rules.selection_seed),
             hop_flows: HashMap::new(),
             place_flows: HashMap::new(),
+            burst: Burst::default(),
+            flow_changes: 0,
             housekeeping: Housekeeping::default(),
             settings: *settings,
             timeouts: rules.timeouts,
@@ -182,7 +188,10 @@ impl<F: Frame> Pipeline<F> {
     pub fn process(&mut self, rules: &Rules, port: usize, frame: F, now: u32, out: &mut Output<F>) {
         let mut frame = frame;
         match self.accept(rules, port, &mut frame, now, out) {
-            Ok(Accepted::Packet(arrival)) => self.steer(rules, arrival, frame, now, out),
+            Ok(Accepted::Packet(arrival)) => {
+                let found = self.find(arrival.place, &arrival.forward_tuple());
+                self.steer(rules, arrival, found, frame, now, out);
+            }
             Ok(Accepted::Control) => {}
             Err(reason) => self.counters.drop(reason),
         }
@@ -190,8 +199,16 @@ impl<F: Frame> Pipeline<F> {
 
     /// Finds where a packet goes, and sends it.
     #[inline]
-    fn steer(&mut self, rules: &Rules, arrival: Arrival, frame: F, now: u32, out: &mut Output<F>) {
-        let decision = self.decide(rules, &arrival, now);
+    pub(crate) fn steer(
+        &mut self,
+        rules: &Rules,
+        arrival: Arrival,
+        found: Option<Found>,
+        frame: F,
+        now: u32,
+        out: &mut Output<F>,
+    ) {
+        let decision = self.decide(rules, &arrival, found, now);
         if self.trace.is_some() {
             self.record(rules, &arrival, decision);
         }
@@ -206,9 +223,15 @@ impl<F: Frame> Pipeline<F> {
 
     /// The hop of a packet's connection: the one it has, or a new choice.
     #[inline]
-    fn decide(&mut self, rules: &Rules, arrival: &Arrival, now: u32) -> Result<Decision, Reason> {
+    fn decide(
+        &mut self,
+        rules: &Rules,
+        arrival: &Arrival,
+        found: Option<Found>,
+        now: u32,
+    ) -> Result<Decision, Reason> {
         let tuple = arrival.forward_tuple();
-        let Some(found) = self.find(arrival.place, &tuple) else {
+        let Some(found) = found else {
             return self.choose(rules, arrival, &tuple, now);
         };
         let (towards, origin) = ends(found.hops, arrival.direction);
@@ -349,6 +372,7 @@ impl<F: Frame> Pipeline<F> {
         direction: flow::Direction,
         now: u32,
     ) -> Insertion {
+        self.flow_changes += 1;
         match keys(place, tuple) {
             Key::V4(key) => self.v4.insert(&key, hops, flags, direction, now),
             Key::V6(key) => self.v6.insert(&key, hops, flags, direction, now),
@@ -440,13 +464,13 @@ struct Decision {
     new: bool,
 }
 
-enum Key {
+pub(crate) enum Key {
     V4(Ipv4Key),
     V6(Ipv6Key),
 }
 
 #[inline]
-fn keys(place: PlaceId, tuple: &FiveTuple) -> Key {
+pub(crate) fn keys(place: PlaceId, tuple: &FiveTuple) -> Key {
     let (protocol, from, to) = (tuple.protocol, tuple.source_port, tuple.destination_port);
     match tuple.addresses {
         Addresses::V4 {

@@ -17,7 +17,7 @@ pub use hop::{AttachmentHop, AttachmentKind, AttachmentState, EdgeHop, Hop, Peer
 use crate::prefix::Prefix;
 use crate::registry::{HopId, PlaceId};
 use crate::targets::Targets;
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::net::IpAddr;
 use wire::vxlan::Vni;
 use wire::{Label, MacAddress};
@@ -141,8 +141,8 @@ impl Rules {
             ports: Vec::new(),
             hops: Vec::new(),
             places: Vec::new(),
-            paths: HashMap::new(),
-            peers: HashMap::new(),
+            paths: HashMap::default(),
+            peers: HashMap::default(),
             smallest_inner_mtu: usize::from(u16::MAX),
             timeouts: flow::Timeouts::default(),
         }

@@ -198,10 +198,10 @@ impl Worker {
             }
             total += received;
             port.count.received_packets += burst.len() as u64;
-            for mbuf in burst.drain(..) {
-                port.count.received_bytes += mbuf.data().len() as u64;
-                self.pipeline.process(&self.rules, index, mbuf, now, output);
-            }
+            let bytes: usize = burst.iter().map(|mbuf| mbuf.data().len()).sum();
+            port.count.received_bytes += bytes as u64;
+            self.pipeline
+                .process_burst(&self.rules, index, burst, now, output);
         }
         total
     }

@@ -8,7 +8,7 @@ use super::{End, Path, Place, Port, Rules, Stage, Underlay};
 use crate::registry::{HopId, HopName, PlaceId, PlaceName, Registry};
 use crate::targets::{Target, Targets};
 use contracts::forwarder as contract;
-use std::collections::HashMap;
+use foldhash::HashMap;
 use std::net::IpAddr;
 use wire::steering::TunnelTemplate;
 use wire::vxlan::Vni;
@@ -36,8 +36,8 @@ pub fn compile(
             timeouts: timeouts(set.timers.as_ref())?,
             ..Rules::empty()
         },
-        ports: HashMap::new(),
-        hops: HashMap::new(),
+        ports: HashMap::default(),
+        hops: HashMap::default(),
     };
     compiler.ports(macs)?;
     compiler.underlay()?;
@@ -76,9 +76,9 @@ impl<'a> Compiler<'a> {
             self.rules.ports.push(Port {
                 name: port.name.clone(),
                 mac,
-                edges: HashMap::new(),
-                gateways: HashMap::new(),
-                transparent: HashMap::new(),
+                edges: HashMap::default(),
+                gateways: HashMap::default(),
+                transparent: HashMap::default(),
                 has_attachments: false,
             });
         }

@@ -1,5 +1,6 @@
 //! Many forwarders, VNFs and hosts in memory: what the pipeline promises, whatever the rules and however they change.
 
+mod bursts;
 mod chains;
 mod changes;
 mod frames;

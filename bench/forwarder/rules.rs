@@ -1,0 +1,98 @@
+//! Rules of a forwarder beside a VNF whose next stage leads to another site.
+
+use crate::frames::BenchFrame;
+use contracts::forwarder as contract;
+use wire::MacAddress;
+use wire::arp::{Arp, Operation};
+
+/// Where the VNF's forward packets come from.
+pub const VNF_EGRESS_MAC: MacAddress = MacAddress([2, 0, 0, 0, 1, 2]);
+const VNF_INGRESS_MAC: MacAddress = MacAddress([2, 0, 0, 0, 1, 1]);
+const PEER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 2, 1]);
+
+/// The rule set.
+pub fn set() -> contract::RuleSet {
+    let attachment = contract::local_target::Target::Attachment("firewall".into());
+    contract::RuleSet {
+        generation: 1,
+        underlay: Some(contract::Underlay {
+            port: "wan".into(),
+            addresses: vec!["198.18.0.1/24".into()],
+            mtu: 1600,
+            vni: 7,
+            ..Default::default()
+        }),
+        ports: ["wan", "vnf"]
+            .map(|name| contract::Port {
+                name: name.into(),
+                device: None,
+            })
+            .to_vec(),
+        peers: vec![contract::Peer {
+            id: "west/f1".into(),
+            address: "198.18.0.2".into(),
+            encapsulation: contract::Encapsulation::VxlanMpls.into(),
+            alive: true,
+        }],
+        attachments: vec![contract::Attachment {
+            id: "firewall".into(),
+            vnf: "firewall".into(),
+            instance: "a".into(),
+            kind: contract::AttachmentKind::Gateway.into(),
+            state: contract::AttachmentState::Active.into(),
+            ingress_port: "vnf".into(),
+            egress_port: "vnf".into(),
+            ingress_mac: VNF_INGRESS_MAC.0.to_vec(),
+            egress_mac: VNF_EGRESS_MAC.0.to_vec(),
+            mtu: 1500,
+            chain_label: 1000,
+            egress_label: 500,
+            stage: 1,
+            ..Default::default()
+        }],
+        paths: vec![contract::ServicePath {
+            chain_label: 1000,
+            egress_label: 500,
+            customer: "acme".into(),
+            chain: "web".into(),
+            vnf_count: 1,
+            stages: vec![contract::Stage {
+                number: 2,
+                upstream: Some(contract::StageEnd {
+                    local: vec![contract::LocalTarget {
+                        target: Some(attachment),
+                        weight: 100,
+                        prefixes: Vec::new(),
+                    }],
+                    remote: Vec::new(),
+                }),
+                downstream: Some(contract::StageEnd {
+                    local: Vec::new(),
+                    remote: vec![contract::RemoteTarget {
+                        peer: "west/f1".into(),
+                        weight: 100,
+                        prefixes: Vec::new(),
+                    }],
+                }),
+            }],
+        }],
+        ..Default::default()
+    }
+}
+
+/// The peer's answer to the question for its Ethernet address.
+pub fn peer_answer() -> BenchFrame {
+    let own = MacAddress([2, 0, 0, 0, 0, 0]);
+    let arp = Arp {
+        operation: Operation::Reply,
+        sender_mac: PEER_MAC,
+        sender: [198, 18, 0, 2],
+        target_mac: own,
+        target: [198, 18, 0, 1],
+    };
+    let mut frame = vec![0; 18];
+    let length = wire::ethernet::Header::write(&mut frame, own, PEER_MAC, 0, wire::ethernet::ARP);
+    frame.truncate(length);
+    frame.extend(arp.to_bytes());
+    BenchFrame::new(&frame)
+}
