@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protojson"
@@ -99,14 +100,13 @@ func checkRule(field string, rule *api.FirewallRule) error {
 		return fmt.Errorf("%s.destinationPorts: only for protocol tcp or udp", field)
 	}
 	for i, text := range rule.DestinationPorts {
-		var first, last uint16
 		from, to, isRange := strings.Cut(text, "-")
-		_, err := fmt.Sscanf(from+" ", "%d ", &first)
-		last = first
-		if isRange && err == nil {
-			_, err = fmt.Sscanf(to+" ", "%d ", &last)
+		if !isRange {
+			to = from
 		}
-		if err != nil || first > last {
+		first, errFirst := strconv.ParseUint(from, 10, 16)
+		last, errLast := strconv.ParseUint(to, 10, 16)
+		if errFirst != nil || errLast != nil || first > last {
 			return fmt.Errorf("%s.destinationPorts[%d]: %q is no port or range; write 80 or 8000-8080", field, i, text)
 		}
 		rule.DestinationPorts[i] = fmt.Sprint(first)
