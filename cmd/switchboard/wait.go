@@ -35,6 +35,9 @@ func newWaitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if condition == "" {
+				return usageError{errors.New("wait: say what for with --for CONDITION; see switchboard wait --help")}
+			}
 			met, err := parseCondition(t.kind, condition)
 			if err != nil {
 				return usageError{err}
@@ -62,7 +65,6 @@ func newWaitCommand() *cobra.Command {
 	command.Flags().StringVar(&condition, "for", "", "what to wait for")
 	command.Flags().StringVar(&customer, "customer", "", "the resource's owner")
 	command.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait")
-	_ = command.MarkFlagRequired("for")
 	return command
 }
 

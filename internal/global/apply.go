@@ -151,10 +151,30 @@ func (g *Global) check(messages []*api.Resource) ([]chain.Resource, []chain.Find
 	for _, key := range slices.SortedFunc(maps.Keys(given), chain.Key.Compare) {
 		f.Resource = given[key]
 		world.CheckReferences(key, f)
+		g.checkNature(key, world, f)
 	}
 	g.checkOthers(world, given, f)
 	slices.SortStableFunc(f.All, func(a, b chain.Finding) int { return a.Resource - b.Resource })
 	return parsed, f.All
+}
+
+// checkNature refuses to change what instances in use are.
+func (g *Global) checkNature(key chain.Key, world chain.World, f *chain.Findings) {
+	now, ok := world[key].Spec.(chain.VnfSpec)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	was, existed := g.world[key].Spec.(chain.VnfSpec)
+	users := g.world.Referrers(key)
+	if !ok || !existed || len(users) == 0 {
+		return
+	}
+	const fix = "apply it as a VNF of another name, and move chains and deployments to that"
+	if now.Attachment != was.Attachment && now.Attachment != "" {
+		f.Add("spec.attachment", fmt.Sprintf("cannot change from %s to %s while %s use it", was.Attachment, now.Attachment, list(users)), fix)
+	}
+	if now.Driver != was.Driver && now.Driver != "" {
+		f.Add("spec.driver", fmt.Sprintf("cannot change from %s to %s while %s use it", was.Driver, now.Driver, list(users)), fix)
+	}
 }
 
 // checkOthers reports what the change would break in resources that are not part of it.
@@ -187,6 +207,7 @@ func (g *Global) applied(ctx context.Context, changed []*api.Resource, outcomes 
 		g.remember(message)
 	}
 	g.mu.Unlock()
+	g.changed.Add(1)
 	for _, outcome := range outcomes {
 		if outcome.Result == api.ApplyResult_APPLY_RESULT_UNCHANGED {
 			continue
@@ -260,6 +281,7 @@ func (g *Global) Delete(ctx context.Context, key chain.Key) error {
 	delete(g.world, key)
 	delete(g.messages, key)
 	g.mu.Unlock()
+	g.changed.Add(1)
 	g.events.add(key, normal, "Deleted", "", sourceAPI)
 	if key.Kind == chain.KindSite {
 		g.observed.leave(chain.SiteName(key.Name))

@@ -29,6 +29,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
@@ -84,15 +85,19 @@ type Global struct {
 	config     Config
 	log        *slog.Logger
 	connection *bus.Connection
-	store      *bus.Store // durable, of this process alone
-	published  *bus.Store
-	events     *eventLog
-	observed   *observed
-	changes    *broadcast
-	coordinate *coordinator
-	planning   chan struct{} // bounds plans made at once
+	// registration keeps a second Global Switchboard of the site waiting.
+	registration *bus.Registration
+	store        *bus.Store // durable, of this process alone
+	published    *bus.Store
+	events       *eventLog
+	observed     *observed
+	changes      *broadcast
+	coordinate   *coordinator
+	planning     chan struct{} // bounds plans made at once
 
 	applying sync.Mutex // held while desired resources change
+	// changed counts changes of desired resources.
+	changed atomic.Uint64
 
 	mu       sync.Mutex
 	world    chain.World
@@ -130,26 +135,35 @@ func Open(ctx context.Context, config Config) (*Global, error) {
 	g.start = func(*worker) {}
 	g.observed = newObserved(g)
 	g.coordinate = newCoordinator(g)
+	// Nothing is read, let alone mended, while another one works.
 	var err error
-	if g.events, err = openEventLog(ctx, config.Connection.Local(eventStore), config.Now, g.changes.tell); err != nil {
-		return nil, err
+	if g.registration, err = g.connection.Register(ctx, "global", "switchboard", nil); err != nil {
+		return nil, fmt.Errorf("global switchboard: %w", err)
 	}
-	for _, step := range []func(context.Context) error{g.readResources, g.finishJournal, g.readChains, g.readLabels,
-		g.coordinate.read, g.publishDirectory, g.releaseStrayLabels} {
-		if err := step(ctx); err != nil {
-			return nil, fmt.Errorf("global switchboard: %w", err)
-		}
+	if err := g.read(ctx); err != nil {
+		g.registration.Close()
+		return nil, fmt.Errorf("global switchboard: %w", err)
 	}
 	return g, nil
 }
 
-// Run reconciles chains until ctx ends. ready is called when requests of participants and sites are served.
-func (g *Global) Run(ctx context.Context, ready func()) error {
-	registration, err := g.connection.Register(ctx, "global", "switchboard", nil)
-	if err != nil {
+// read reads everything durable, in order, and mends what was cut short.
+func (g *Global) read(ctx context.Context) (err error) {
+	if g.events, err = openEventLog(ctx, g.connection.Local(eventStore), g.config.Now, g.changes.tell); err != nil {
 		return err
 	}
-	defer registration.Close()
+	for _, step := range []func(context.Context) error{g.readResources, g.finishJournal, g.readChains, g.readLabels,
+		g.coordinate.read, g.publishDirectory, g.releaseStrayLabels} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Run reconciles chains until ctx ends. ready is called when requests of participants and sites are served.
+func (g *Global) Run(ctx context.Context, ready func()) error {
+	defer g.registration.Close()
 	if err := g.connection.Serve(transactionService, g.coordinate.outcome); err != nil {
 		return err
 	}

@@ -27,6 +27,8 @@ type worker struct {
 	retryAt time.Time
 	// unconfirmed is since when participants owe a confirmation.
 	unconfirmed time.Time
+	// checked is the change of desired resources, plus 1, up to which the routes were found sound.
+	checked uint64
 	// said is the last problem told as an event.
 	said string
 }
@@ -121,7 +123,7 @@ func (w *worker) step(ctx context.Context) (time.Duration, error) {
 		return w.activate(ctx, s)
 	}
 	if !refused(s.state) {
-		if why := w.g.broken(w.key); why != "" {
+		if why := w.broken(); why != "" {
 			return w.plan(ctx, s, w.wantedDemand(s), why)
 		}
 		if s.measured != nil {
@@ -129,6 +131,19 @@ func (w *worker) step(ctx context.Context) (time.Duration, error) {
 		}
 	}
 	return w.drain(ctx, s)
+}
+
+// broken says why the routes cannot stay; it looks where desired resources have changed since it last found nothing.
+func (w *worker) broken() string {
+	changed := w.g.changed.Load()
+	if w.checked == changed+1 {
+		return ""
+	}
+	why := w.g.broken(w.key)
+	if why == "" {
+		w.checked = changed + 1
+	}
+	return why
 }
 
 // refused reports whether the last plan was.
