@@ -59,6 +59,8 @@ type chainSpec struct {
 	// match and vnfs are YAML in flow style.
 	match string
 	vnfs  []string
+	// times multiplies the demand of 10 Mbit/s forward and 20 reverse; 0 is 1.
+	times int
 }
 
 func (c chainSpec) text() string {
@@ -76,8 +78,8 @@ spec:
   ingress: {edges: [%s], match: %s}
   vnfs: [%s]
   egress: {edges: [internet]}
-  demand: {forwardMbps: 10, reverseMbps: 20}
-`, c.name, c.customer, c.edge, c.match, strings.Join(vnfs, ", "))
+  demand: {forwardMbps: %d, reverseMbps: %d}
+`, c.name, c.customer, c.edge, c.match, strings.Join(vnfs, ", "), 10*max(c.times, 1), 20*max(c.times, 1))
 }
 
 // activate applies a chain, waits until it is active, and deletes it when the test ends.
@@ -112,6 +114,18 @@ func (l *laboratory) active(t *testing.T, c chainSpec) error {
 func (l *laboratory) remove(t *testing.T, c chainSpec) {
 	t.Helper()
 	l.must(t, "delete", "chain", c.name, "--customer", c.customer, "--wait=false", "--ignore-not-found")
+}
+
+// drops are the forwarders' drop counters, for the log of a test that lost packets.
+func (l *laboratory) drops(t *testing.T) string {
+	t.Helper()
+	var text strings.Builder
+	for _, resource := range l.list(t, "site", "", "") {
+		for _, forwarder := range resource.GetSite().GetStatus().GetForwarders() {
+			fmt.Fprintf(&text, "%s: %v\n", resource.GetMetadata().GetName(), forwarder.Drops)
+		}
+	}
+	return text.String()
 }
 
 // routes are the active routes of a chain.

@@ -54,7 +54,7 @@ func TestEveryProcessMayCrash(t *testing.T) {
 	const port = 5340
 	l := useLaboratory(t)
 	echoServer(t, l, "www", port)
-	c := chainSpec{"crash", "acme", "office-lan", `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["5340"]}`, []string{"pair", "nat"}}
+	c := chainSpec{name: "crash", customer: "acme", edge: "office-lan", match: `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["5340"]}`, vnfs: []string{"pair", "nat"}}
 	l.activate(t, c)
 	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
 	labels := fmt.Sprint(l.routes(t, c))

@@ -57,7 +57,7 @@ func TestLaboratoryFigures(t *testing.T) {
 	compare("idle resident memory, all processes", "MB", memory, "limit", 1500)
 	add("chain activation, median of "+strconv.Itoa(activations), "ms", l.activationTime(t))
 
-	c := chainSpec{"figures", "acme", "office-lan", "{destinationPrefixes: [0.0.0.0/0]}", []string{"west", "nat"}}
+	c := chainSpec{name: "figures", customer: "acme", edge: "office-lan", match: "{destinationPrefixes: [0.0.0.0/0]}", vnfs: []string{"west", "nat"}}
 	l.activate(t, c)
 	direct, through := l.roundTrip(t, "office", "198.18.1.4"), l.roundTrip(t, "acme-host", www)
 	compare("round trip through the chain", "ms", through, "office to dc without it", direct)
@@ -80,7 +80,7 @@ func (l *laboratory) activationTime(t *testing.T) float64 {
 	t.Helper()
 	var times []float64
 	for index := range activations {
-		c := chainSpec{fmt.Sprintf("timed-%d", index), "acme", "office-lan", fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [udp], destinationPorts: ["%d"]}`, 6000+index), []string{"west", "nat"}}
+		c := chainSpec{name: fmt.Sprintf("timed-%d", index), customer: "acme", edge: "office-lan", match: fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [udp], destinationPorts: ["%d"]}`, 6000+index), vnfs: []string{"west", "nat"}}
 		l.change(t, c)
 		times = append(times, l.list(t, "chain", c.customer, c.name)[0].GetChain().GetStatus().GetActivationMs())
 		l.remove(t, c)

@@ -178,7 +178,7 @@ func (l *laboratory) inside(t *testing.T, machine string, function func() error)
 	}
 }
 
-// run runs a program on a machine to its end.
+// run runs a program on a machine to its end; it returns what it wrote to standard output, then what to standard error.
 func (l *laboratory) run(machine string, words ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -188,13 +188,13 @@ func (l *laboratory) run(machine string, words ...string) (string, error) {
 		return "", err
 	}
 	defer namespace.Close()
-	var both bytes.Buffer
-	command.Stdout, command.Stderr = &both, &both
+	var output, complaint bytes.Buffer
+	command.Stdout, command.Stderr = &output, &complaint
 	if err := namespace.Start(command); err != nil {
 		return "", err
 	}
 	err = command.Wait()
-	return both.String(), err
+	return output.String() + complaint.String(), err
 }
 
 // mustRun runs a program on a machine and fails the test where it fails.

@@ -27,7 +27,7 @@ func TestConnectionsOutliveChanges(t *testing.T) {
 	const connections, port = 60, 5330
 	l := useLaboratory(t)
 	echoServer(t, l, "www", port)
-	c := chainSpec{"live", "acme", "office-lan", `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["5330"]}`, []string{"pair", "nat"}}
+	c := chainSpec{name: "live", customer: "acme", edge: "office-lan", match: `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["5330"]}`, vnfs: []string{"pair", "nat"}}
 	l.activate(t, c)
 	t.Cleanup(func() { l.apply(t, pairDeployment(2, "[]")) })
 	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -14,16 +15,21 @@ import (
 
 func TestPingPassesAChainThatApplyMade(t *testing.T) {
 	l := useLaboratory(t)
-	c := chainSpec{"thin", "acme", "office-lan", `{destinationPrefixes: ["2001:db8:ffff::/48"], protocols: [icmpv6]}`, []string{"west"}}
+	c := chainSpec{name: "thin", customer: "acme", edge: "office-lan", match: `{destinationPrefixes: ["2001:db8:ffff::/48"], protocols: [icmpv6]}`, vnfs: []string{"west"}}
 	l.activate(t, c)
+	before := l.drops(t)
 	output := l.mustRun(t, "acme-host", "ping", "-c", "3", "-i", "0.2", "-W", "2", wwwIPv6)
 	if !strings.Contains(output, " 0% packet loss") {
-		t.Error(output)
+		time.Sleep(2 * time.Second) // forwarders report once a second
+		t.Errorf("%s\ndropped before:\n%s\nand after:\n%s", output, before, l.drops(t))
 	}
 	l.remove(t, c)
-	if output, err := l.run("acme-host", "ping", "-c", "1", "-W", "1", wwwIPv6); err == nil {
-		t.Errorf("traffic passes without a chain:\n%s", output)
-	}
+	eventually(t, activation, func() error {
+		if output, err := l.run("acme-host", "ping", "-c", "1", "-W", "1", wwwIPv6); err == nil {
+			return fmt.Errorf("traffic passes without a chain:\n%s", output)
+		}
+		return nil
+	})
 }
 
 // TestConformity: every VNF of the chain sees the connection, in the chain's order.
@@ -43,7 +49,7 @@ func TestConformity(t *testing.T) {
 	for index, one := range cases {
 		t.Run(one.name, func(t *testing.T) {
 			echoServer(t, l, "www", one.port)
-			c := chainSpec{fmt.Sprintf("conform-%d", index), "acme", "office-lan", fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["%d"]}`, one.port), one.vnfs}
+			c := chainSpec{name: fmt.Sprintf("conform-%d", index), customer: "acme", edge: "office-lan", match: fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["%d"]}`, one.port), vnfs: one.vnfs}
 			l.activate(t, c)
 			if routes := l.routes(t, c); len(routes) != 1 || strings.Join(routes[0].Sites, " ") != one.sites {
 				t.Fatalf("routes %v, want one over %s", routes, one.sites)
@@ -77,7 +83,7 @@ func (l *laboratory) checkTracked(t *testing.T, vnf string, port uint16, f *flow
 	for name, machine := range l.instances(t, vnf) {
 		for _, entry := range l.conntrack(t, machine, port) {
 			if !left[entry.sourcePort] {
-				t.Errorf("%s tracks a connection from port %d that is not ours or that another instance tracks too", name, entry.sourcePort)
+				t.Errorf("%s tracks a connection that is not ours or that another instance tracks too: %+v", name, entry)
 			}
 			if !entry.answered {
 				t.Errorf("%s saw one direction only of the connection from port %d", name, entry.sourcePort)
@@ -87,7 +93,7 @@ func (l *laboratory) checkTracked(t *testing.T, vnf string, port uint16, f *flow
 		}
 	}
 	if len(left) > 0 {
-		t.Errorf("no instance of %s tracks %d of %d connections", vnf, len(left), len(f.all))
+		t.Errorf("no instance of %s tracks %d of %d connections: those from ports %v", vnf, len(left), len(f.all), left)
 	}
 	return counts
 }
@@ -125,7 +131,7 @@ func TestAffinityAndSymmetricReturn(t *testing.T) {
 	const connections, port = 200, 5320
 	l := useLaboratory(t)
 	echoServer(t, l, "www", port)
-	c := chainSpec{"affinity", "acme", "office-lan", `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["5320"]}`, []string{"pair", "nat"}}
+	c := chainSpec{name: "affinity", customer: "acme", edge: "office-lan", match: `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["5320"]}`, vnfs: []string{"pair", "nat"}}
 	l.activate(t, c)
 	f := startFlows(t, l, "acme-host", netip.AddrPortFrom(netip.MustParseAddr(www), port), connections)
 	eventually(t, activation, func() error {

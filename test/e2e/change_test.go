@@ -1,0 +1,119 @@
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+)
+
+// TestRouteIsAddedThroughAnotherSite: a chain that outgrows one site gets a second route (SB9). Connections that exist
+// stay where they are; new ones use both.
+func TestRouteIsAddedThroughAnotherSite(t *testing.T) {
+	const connections, port = 40, 5350
+	l := useLaboratory(t)
+	echoServer(t, l, "www", port)
+	c := chainSpec{name: "grow", customer: "acme", edge: "office-lan", vnfs: []string{"split"},
+		match: `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["5350"]}`}
+	l.activate(t, c)
+	if routes := l.routes(t, c); len(routes) != 1 {
+		t.Fatalf("%d routes before it grew", len(routes))
+	}
+	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
+	f := startFlows(t, l, "acme-host", server, connections)
+	time.Sleep(500 * time.Millisecond)
+	before := l.perInstance(t, "split", port, f.locals())
+	f.longest()
+	c.times = 2
+	l.change(t, c)
+	routes := l.routes(t, c)
+	if len(routes) != 2 || routes[0].Sites[0] == routes[1].Sites[0] {
+		t.Fatalf("routes after it grew: %v", routes)
+	}
+	time.Sleep(time.Second)
+	if longest := f.longest(); longest > longestStall {
+		t.Errorf("a connection waited %s for an answer", longest)
+	}
+	if after := l.perInstance(t, "split", port, f.locals()); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("existing connections were on %v and are on %v", before, after)
+	}
+	const attempts = 1000
+	ports := l.openAndClose(t, "acme-host", server, attempts)
+	shares := l.perInstance(t, "split", port, ports)
+	for _, route := range routes {
+		machine := "split-" + strings.TrimPrefix(route.Sites[0], "edge-") + "-1"
+		if got := float64(shares[machine]) / attempts; got < route.Fraction-0.1 || got > route.Fraction+0.1 {
+			t.Errorf("%s got %.3f of new connections, the route's share is %.3f", machine, got, route.Fraction)
+		}
+	}
+	if err := f.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// perInstance counts connections from local ports in the tables of a VNF's instances.
+func (l *laboratory) perInstance(t *testing.T, vnf string, port uint16, ports map[uint16]bool) map[string]int {
+	t.Helper()
+	counts := map[string]int{}
+	for name, machine := range l.instances(t, vnf) {
+		for _, entry := range l.conntrack(t, machine, port) {
+			if ports[entry.sourcePort] {
+				counts[name]++
+			}
+		}
+	}
+	return counts
+}
+
+// TestUserAppearsAtANewEdge: a customer's new edge joins the chain that is there (SB10).
+func TestUserAppearsAtANewEdge(t *testing.T) {
+	const port = 5360
+	l := useLaboratory(t)
+	echoServer(t, l, "www", port)
+	c := chainSpec{name: "roam", customer: "acme", edge: "office-lan", vnfs: []string{"west", "nat"},
+		match: `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["5360"]}`}
+	l.activate(t, c)
+	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
+	if _, err := l.connectOnce("branch-host", server); err == nil {
+		t.Fatal("the branch reaches the server before its edge is there")
+	}
+	t.Cleanup(func() { l.must(t, "delete", "edge", "branch-lan", "--customer", "acme", "--ignore-not-found") })
+	begun := time.Now()
+	l.must(t, "apply", "-f", "../../examples/edges/acme-branch.yaml")
+	eventually(t, activation, func() error {
+		_, err := l.connectOnce("branch-host", server)
+		return err
+	})
+	t.Logf("connected %s after apply", time.Since(begun).Round(time.Millisecond))
+}
+
+// TestDeadInstanceGetsNoNewConnections: an instance that vanishes is noticed within a second, new connections avoid it,
+// and the reason is told; then it is made again.
+func TestDeadInstanceGetsNoNewConnections(t *testing.T) {
+	const port = 5370
+	l := useLaboratory(t)
+	echoServer(t, l, "www", port)
+	c := chainSpec{name: "dead", customer: "acme", edge: "office-lan", vnfs: []string{"pair"},
+		match: `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["5370"]}`}
+	l.activate(t, c)
+	if output, err := exec.Command("ip", "netns", "del", l.name+".pair-west-1").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	t.Cleanup(func() { eventually(t, activation, func() error { return l.settled(t, c) }) })
+	time.Sleep(time.Second)
+	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
+	ports := l.openAndClose(t, "acme-host", server, 100)
+	if got := l.perInstance(t, "pair", port, ports); got["pair-west-1"] != 0 || got["pair-west-2"] != 100 {
+		t.Errorf("new connections are on %v", got)
+	}
+	for _, resource := range l.list(t, "vnfinstance", "", "pair-west-1") {
+		instance := resource.GetVnfInstance()
+		if instance.GetState() != api.VnfInstanceState_VNF_INSTANCE_STATE_DEAD || instance.GetReason() == "" {
+			t.Errorf("the instance is %s because %q", instance.GetState(), instance.GetReason())
+		}
+	}
+}
