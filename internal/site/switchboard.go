@@ -106,11 +106,16 @@ func (s *Switchboard) Run(ctx context.Context) error {
 	if err := s.restore(ctx); err != nil {
 		return err
 	}
-	registration, err := s.connection.Register(ctx, "site", s.config.Site, nil)
-	if err != nil {
-		return err
-	}
-	defer registration.Close()
+	// Where a killed process still counts as present, its name takes a moment to become free; nothing else waits for it.
+	start("presence", func() error {
+		registration, err := s.connection.Register(ctx, "site", s.config.Site, nil)
+		if err != nil {
+			return err
+		}
+		<-ctx.Done()
+		registration.Close()
+		return nil
+	})
 	if err := s.follow(ctx); err != nil {
 		return err
 	}

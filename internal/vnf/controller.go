@@ -3,6 +3,7 @@ package vnf
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -57,11 +58,6 @@ func (c *Controller) Run(ctx context.Context, ready func()) error {
 	if err := c.followUntilKnown(ctx, deployments); err != nil {
 		return err
 	}
-	registration, err := c.connection.Register(ctx, "vnf", c.name, nil)
-	if err != nil {
-		return err
-	}
-	defer registration.Close()
 	p, err := participant.Open(ctx, participant.Config{
 		Name: Service(c.name), Store: c.connection.Local("vnf_" + c.name), Logger: c.log,
 		Admit: c.admit, Apply: c.publish, Ask: participant.AskOver(c.connection), Fault: fault.Point,
@@ -70,8 +66,28 @@ func (c *Controller) Run(ctx context.Context, ready func()) error {
 		return err
 	}
 	go c.follow(deployments)
+	ctx, cancel := context.WithCancel(ctx)
+	registered := make(chan error, 1)
+	go func() { registered <- c.register(ctx) }()
 	ready()
-	return p.Serve(ctx, c.connection, Service(c.name))
+	err = p.Serve(ctx, c.connection, Service(c.name))
+	cancel()
+	return errors.Join(err, <-registered)
+}
+
+// register keeps the controller present until ctx ends. Where a killed process still counts as present, its name takes a moment
+// to become free; requests do not wait for it.
+func (c *Controller) register(ctx context.Context) error {
+	registration, err := c.connection.Register(ctx, "vnf", c.name, nil)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	<-ctx.Done()
+	registration.Close()
+	return nil
 }
 
 func (c *Controller) followUntilKnown(ctx context.Context, s *bus.Subscription) error {
