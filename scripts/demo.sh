@@ -24,7 +24,8 @@ shown() { printf '\033[2m$ %s\033[0m\n' "$*"; "$@"; }
 on() { switchboard lab exec --lab demo "$@"; }
 average_round_trip() { on "$1" -- ping -q -c 10 -i 0.05 -W 2 "$2" | sed -n 's|.* = [^/]*/\([^/]*\)/.*|\1|p'; }
 throughput() { # client machine, server machine, server address
-  on "$2" -- iperf3 --server --one-off --daemon --port 5201
+  # One that an interrupted demo left serves as well.
+  on "$2" -- iperf3 --server --daemon --port 5201 >/dev/null 2>&1 || true
   on "$1" -- iperf3 --client "$3" --port 5201 --time 3 --json | jq -r '.end.sum_received.bits_per_second / 1e6 | floor'
 }
 
@@ -45,9 +46,9 @@ shown switchboard lab exec --lab demo acme-host -- curl -sS -m 10 "http://$serve
 shown switchboard lab exec --lab demo acme-host -- curl -sS -m 10 "http://[2001:db8:ffff::80]/"
 shown switchboard lab exec --lab demo globex-host -- curl -sS -m 10 "http://$server/"
 
-heading "One connection, hop by hop"
-on acme-host -- sh -c "sleep 1; curl -sS -m 10 -o /dev/null http://$server/bytes/100000" &
-shown switchboard trace web --customer acme --duration 3s
+heading "One connection, hop by hop: its first packet and the answer"
+(sleep 1; on acme-host -- curl -sS -m 10 -o /dev/null "http://$server/") &
+shown switchboard trace web --customer acme --duration 3s --destination-port 80 | sed -n 1,12p
 wait
 
 heading "What the functions and the forwarders counted"

@@ -146,7 +146,7 @@ func TestPlanDecidesEveryNameAndAddress(t *testing.T) {
 }
 
 func TestMACsAreStableAndDistinct(t *testing.T) {
-	if macFor("a", "b").String() != macFor("a", "b").String() {
+	if first, again := macFor("a", "b"), macFor("a", "b"); first.String() != again.String() {
 		t.Error("one interface has two addresses")
 	}
 	if macFor("a", "b").String() == macFor("b", "a").String() {
