@@ -15,6 +15,11 @@ func (s *Switchboard) lookAtEdges() bool {
 	s.edgesMu.Lock()
 	s.edges = edges
 	s.edgesMu.Unlock()
+	select {
+	case <-s.edgesKnown:
+	default:
+		close(s.edgesKnown)
+	}
 	changed := !maps.Equal(usable, s.state.usableEdges)
 	s.state.usableEdges = usable
 	return changed

@@ -54,15 +54,16 @@ type Switchboard struct {
 	state   state
 	results results
 
-	edgesMu sync.Mutex
-	edges   map[EdgeKey]edge.Status // for the edge controller
+	edgesMu    sync.Mutex
+	edges      map[EdgeKey]edge.Status // for the edge controller
+	edgesKnown chan struct{}           // closed when edges have been looked at
 }
 
 // New makes a Local Switchboard over the connection of an agent of kind controller. ready is called once when the site
 // follows the Global Switchboard's state and its edge controller takes requests.
 func New(config *Config, connection *bus.Connection, log *slog.Logger, ready func()) *Switchboard {
 	s := &Switchboard{config: config, connection: connection, log: log, events: make(chan func(), 256), stopped: make(chan struct{}), ready: ready,
-		edges: map[EdgeKey]edge.Status{}}
+		edges: map[EdgeKey]edge.Status{}, edgesKnown: make(chan struct{})}
 	s.state = newState()
 	s.results = newResults()
 	var names []string
@@ -121,7 +122,14 @@ func (s *Switchboard) Run(ctx context.Context) error {
 	}
 	start("VNF agents", func() error { return s.agent.Run(ctx) })
 	controller := edge.NewController(s.connection, s.lookUpEdge, s.log)
-	start("edge controller", func() error { return controller.Run(ctx) })
+	start("edge controller", func() error {
+		select {
+		case <-s.edgesKnown: // before, it would deny edges that exist
+			return controller.Run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
 	return s.loop(ctx, failed)
 }
 

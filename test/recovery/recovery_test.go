@@ -19,6 +19,10 @@ import (
 	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
 	"github.com/switchboard-project/switchboard/internal/bus"
 	"github.com/switchboard-project/switchboard/internal/hostnet"
+
+	// The program under test is made of these: a cached result does not outlive a change of them.
+	_ "github.com/switchboard-project/switchboard/internal/site"
+	_ "github.com/switchboard-project/switchboard/internal/vnf"
 )
 
 const mark = "SWITCHBOARD_TEST_NETWORK"
