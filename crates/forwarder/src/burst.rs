@@ -10,9 +10,10 @@ use flow::{BURST, Found, Ipv4Key};
 
 /// A burst under way; kept between bursts for its memory.
 pub(crate) struct Burst<F> {
-    packets: Vec<(Arrival, F)>,
+    arrivals: Vec<Arrival>,
+    frames: Vec<F>,
     keys: Vec<Ipv4Key>,
-    /// Positions in `packets` of what `keys` are of.
+    /// Positions in `arrivals` of what `keys` are of.
     positions: Vec<usize>,
     results: Vec<Option<Found>>,
     found: Vec<Option<Found>>,
@@ -21,7 +22,8 @@ pub(crate) struct Burst<F> {
 impl<F> Default for Burst<F> {
     fn default() -> Self {
         Burst {
-            packets: Vec::new(),
+            arrivals: Vec::new(),
+            frames: Vec::new(),
             keys: Vec::new(),
             positions: Vec::new(),
             results: Vec::new(),
@@ -45,7 +47,10 @@ impl<F: Frame> Pipeline<F> {
         while frames.len() > 0 {
             for mut frame in frames.by_ref().take(BURST) {
                 match self.accept(rules, port, &mut frame, now, out) {
-                    Ok(Accepted::Packet(arrival)) => burst.packets.push((arrival, frame)),
+                    Ok(Accepted::Packet(arrival)) => {
+                        burst.arrivals.push(arrival);
+                        burst.frames.push(frame);
+                    }
                     Ok(Accepted::Control) => {}
                     Err(reason) => self.counters.drop(reason),
                 }
@@ -53,7 +58,8 @@ impl<F: Frame> Pipeline<F> {
             self.look_up(&mut burst);
             // Entries move when others come or go: what was looked up before is looked up again then.
             let changes = self.flow_changes;
-            for ((arrival, frame), found) in burst.packets.drain(..).zip(burst.found.drain(..)) {
+            let packets = burst.arrivals.iter().zip(burst.frames.drain(..));
+            for ((arrival, frame), found) in packets.zip(burst.found.drain(..)) {
                 let found = if self.flow_changes == changes {
                     found
                 } else {
@@ -61,6 +67,7 @@ impl<F: Frame> Pipeline<F> {
                 };
                 self.steer(rules, arrival, found, frame, now, out);
             }
+            burst.arrivals.clear();
         }
         self.burst = burst;
     }
@@ -69,7 +76,7 @@ impl<F: Frame> Pipeline<F> {
     fn look_up(&self, burst: &mut Burst<F>) {
         burst.keys.clear();
         burst.positions.clear();
-        for (position, (arrival, _)) in burst.packets.iter().enumerate() {
+        for (position, arrival) in burst.arrivals.iter().enumerate() {
             match keys(arrival.place, &arrival.forward_tuple()) {
                 Key::V4(key) => {
                     burst.keys.push(key);

@@ -10,11 +10,12 @@ use contracts::forwarder as contract;
 use dpdk::Pool;
 use prost::Message;
 use std::collections::BTreeMap;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{fs, io, thread};
+use std::{fs, io, process, thread};
 
 const STATE_FILE: &str = "rules.pb";
 /// How long a worker may take to answer.
@@ -56,7 +57,7 @@ impl Control {
         let (run, worker) = Worker::new(pool, pipeline)?;
         let thread = thread::Builder::new()
             .name("worker-0".to_string())
-            .spawn(move || run.run())?;
+            .spawn(move || work(run))?;
         Ok(Control {
             site: identity.site,
             forwarder: identity.forwarder,
@@ -328,6 +329,14 @@ impl Control {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// Runs a worker. A forwarder that cannot forward ends, so that whoever watches it starts it again.
+fn work(worker: Worker) {
+    if panic::catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
+        eprintln!("switchboard-forwarder: the worker has failed");
+        process::abort();
     }
 }
 

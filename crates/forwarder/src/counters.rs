@@ -282,6 +282,15 @@ mod tests {
     }
 
     #[test]
+    fn every_counter_is_documented() {
+        let page = include_str!("../../../docs/forwarding.md");
+        let drops = Drop::ALL.iter().map(|drop| drop.name());
+        for name in drops.chain(Event::ALL.iter().map(|event| event.name())) {
+            assert!(page.contains(&format!("| `{name}` |")), "{name}");
+        }
+    }
+
+    #[test]
     fn a_dropped_packet_is_in_one_counter() {
         let mut counters = Counters::default();
         counters.drop(ParseError::ArpTruncated.into());

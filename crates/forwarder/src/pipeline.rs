@@ -190,7 +190,7 @@ impl<F: Frame> Pipeline<F> {
         match self.accept(rules, port, &mut frame, now, out) {
             Ok(Accepted::Packet(arrival)) => {
                 let found = self.find(arrival.place, &arrival.forward_tuple());
-                self.steer(rules, arrival, found, frame, now, out);
+                self.steer(rules, &arrival, found, frame, now, out);
             }
             Ok(Accepted::Control) => {}
             Err(reason) => self.counters.drop(reason),
@@ -202,19 +202,19 @@ impl<F: Frame> Pipeline<F> {
     pub(crate) fn steer(
         &mut self,
         rules: &Rules,
-        arrival: Arrival,
+        arrival: &Arrival,
         found: Option<Found>,
         frame: F,
         now: u32,
         out: &mut Output<F>,
     ) {
-        let decision = self.decide(rules, &arrival, found, now);
+        let decision = self.decide(rules, arrival, found, now);
         if self.trace.is_some() {
-            self.record(rules, &arrival, decision);
+            self.record(rules, arrival, decision);
         }
         let sent = decision.and_then(|decision| {
-            self.count(&arrival, decision);
-            self.depart(rules, &arrival, decision.hop, frame, now, out)
+            self.count(arrival, decision);
+            self.depart(rules, arrival, decision.hop, frame, now, out)
         });
         if let Err(reason) = sent {
             self.counters.drop(reason);
