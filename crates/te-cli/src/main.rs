@@ -8,6 +8,7 @@ mod files;
 mod import;
 mod plan;
 mod progress;
+mod serve;
 mod solve;
 
 use std::process::ExitCode;
@@ -26,6 +27,7 @@ switchboard-te: routes, plans and checks wide-area service chains
            [--default-bandwidth MBPS] [--default-latency MS] [-o FILE]
   generate --backbone F [--vnfs 100] [--coverage 0.5] [--chains 10000] [--cpu-per-byte 0.1]
            [--division equal|overbooked|proportional] [--demand 1] [--seed 1] [-o FILE]
+  serve    [--credentials FILE | --nats URL] [--model FILE]
 
 -q silences progress; Ctrl-C ends a solve with its best certified answer.
 FILE may be - for standard input or output. Exit codes: 0 solved, 1 check failed, 2 bad input, 3 infeasible.
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     let outcome = match words.first().map(String::as_str) {
         Some("solve") => solve::run(&words[1..]),
         Some("check") => check::run(&words[1..]),
+        Some("serve") => serve::run(&words[1..]),
         Some("plan") => plan::run(&words[1..]),
         Some("import") => import::run(&words[1..]),
         Some("generate") => import::run_generate(&words[1..]),

@@ -24,5 +24,6 @@ pub mod plan;
 pub mod random;
 pub mod result;
 pub mod solution;
+pub mod survive;
 pub mod tables;
 pub mod utilization;

@@ -283,7 +283,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The exact optimum for the model as it is now, and the plan of moves toward it.
+    /// The exact optimum for the model as it is now, the instance its flows refer to, and the plan of moves toward it.
     ///
     /// # Errors
     /// As [`lp::solve`].
@@ -292,7 +292,7 @@ impl Worker {
         objective: Objective,
         options: &Options,
         monitor: &Monitor<'_>,
-    ) -> Result<(Solution, Vec<Move>), Error> {
+    ) -> Result<(Instance, Solution, Vec<Move>), Error> {
         let demand = if objective == Objective::Throughput {
             Demand::Partial
         } else {
@@ -302,7 +302,7 @@ impl Worker {
         let (solution, price) =
             lp::solve_with_prices(&self.model, &instance, objective, options, monitor)?;
         let moves = self.moves(&instance, &solution, &price);
-        Ok((solution, moves))
+        Ok((instance, solution, moves))
     }
 
     /// Chains that a solution routes more cheaply, at its prices, than they are now; the largest gain first.

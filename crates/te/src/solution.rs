@@ -118,7 +118,13 @@ pub fn relative_gap(objective: Objective, value: f64, bound: f64) -> f64 {
 
 /// Load of every row under a routing, with the demands as they are in the model.
 pub fn loads(instance: &Instance, flows: &[Flow]) -> Vec<f64> {
-    let mut loads = vec![0.0; instance.rows()];
+    let mut loads: Vec<f64> = instance
+        .base
+        .iter()
+        .zip(&instance.capacity)
+        .map(|(b, c)| b * c)
+        .collect();
+    loads.resize(instance.rows(), 0.0);
     for flow in flows {
         let commodity = &instance.commodities[flow.commodity];
         instance.loads(commodity, &flow.route, |row, load| {

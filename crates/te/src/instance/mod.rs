@@ -69,6 +69,9 @@ pub struct Instance {
     pub ends: Vec<u32>,
     /// Most routes, for the chains that limit them.
     pub max_routes: HashMap<u32, usize>,
+    /// Load that other traffic puts on each row and that grows with the demands under scale, as a share of the row's
+    /// capacity; empty where there is none.
+    pub base: Vec<f64>,
     demand: Demand,
 }
 
@@ -149,6 +152,7 @@ impl Instance {
             reverse: Vec::new(),
             ends: Vec::new(),
             max_routes: HashMap::new(),
+            base: Vec::new(),
             demand,
         };
         for (index, chain) in model.chains.iter().enumerate() {
@@ -162,6 +166,17 @@ impl Instance {
         commodity::expand(self, index, chain);
         if let Some(most) = chain.limits.max_routes {
             self.max_routes.insert(index as u32, most);
+        }
+    }
+
+    /// Multiplies the traffic of each commodity's stages. Commodities must not share stages.
+    pub fn scale_stages(&mut self, factors: &[f64]) {
+        for (commodity, factor) in self.commodities.iter().zip(factors) {
+            let stages = commodity.stage(0)..=commodity.stage(commodity.vnfs as usize);
+            self.forward[stages.clone()]
+                .iter_mut()
+                .for_each(|w| *w *= factor);
+            self.reverse[stages].iter_mut().for_each(|v| *v *= factor);
         }
     }
 

@@ -7,7 +7,7 @@
 //! * latency: value ≥ Σ_c m_c(π) − Σ_r π_r;
 //! * throughput: value ≤ Σ_c max(0, worth_c − m_c(π)) + Σ_r π_r, mandatory commodities without the max.
 //!
-//! It holds for every π, so it does not matter where π came from or how inexact the master was.
+//! Load that is already there (`Instance::base`) adds Σ π_r · base_r to Σ_c m_c(π). The bound holds for every π, so it does not matter where π came from or how inexact the master was.
 
 use crate::instance::Instance;
 use crate::kernel::{Scratch, cheapest};
@@ -104,6 +104,11 @@ pub fn sweep(
         sum.candidates.extend(part.candidates);
         sum.stuck = sum.stuck.or(part.stuck);
     }
+    sum.bound += price
+        .iter()
+        .zip(&instance.base)
+        .map(|(p, b)| p * b)
+        .sum::<f64>();
     sum.bound = if costing.objective == Objective::Scale {
         if total > 0.0 { sum.bound / total } else { 0.0 }
     } else {

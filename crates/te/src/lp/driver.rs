@@ -48,6 +48,8 @@ pub(super) struct Solver<'a> {
     stuck: Option<usize>,
     /// Capacity that may be added, under scale.
     expansion: Option<Expansion>,
+    /// Once chains are held to their number of routes: the columns that may be used.
+    allowed: Option<Vec<bool>>,
 }
 
 /// Solves an instance to a certified gap.
@@ -89,6 +91,10 @@ pub fn solve_with_prices(
         return Err(Infeasible::unbounded());
     }
     solver.rounds(|s| s.gap() <= options.gap);
+    solver.limit_routes();
+    if solver.value.is_infinite() {
+        return solver.fall_back(model);
+    }
     let unit = solver.costing.unit;
     let prices = solver.proof.iter().map(|p| p * unit).collect();
     Ok((solver.finish(), prices))
@@ -163,6 +169,7 @@ impl<'a> Solver<'a> {
             interior: None,
             stuck: None,
             expansion: None,
+            allowed: None,
         }
     }
 
@@ -246,6 +253,9 @@ impl<'a> Solver<'a> {
     /// Utilisations of a routing, after the capacity that is being added.
     fn utilization(&self, x: &[f64]) -> Vec<f64> {
         let mut utilization = utilization(self.instance, &self.columns, x);
+        for (u, base) in utilization.iter_mut().zip(&self.instance.base) {
+            *u += base;
+        }
         if let Some(expansion) = &self.expansion {
             expansion.relieve(&mut utilization);
         }
@@ -281,6 +291,10 @@ impl<'a> Solver<'a> {
         }
         let mut new = 0;
         for candidate in candidates {
+            let chain = self.instance.commodities[candidate.commodity].chain;
+            if self.allowed.is_some() && self.instance.max_routes.contains_key(&chain) {
+                continue;
+            }
             new += usize::from(
                 self.columns
                     .add(
@@ -314,7 +328,7 @@ impl<'a> Solver<'a> {
         let mut price = Vec::new();
         for sweep in 1..=LONGEST_WALK {
             if walk.utilization.iter().all(|u| *u <= 0.0) {
-                self.value = 0.0;
+                (self.value, self.best) = (0.0, walk.x);
                 return;
             }
             walk.sweep(
@@ -412,7 +426,7 @@ impl<'a> Solver<'a> {
                 shares[column] = 1.0;
             }
         }
-        let utilization = utilization(self.instance, &self.columns, &shares);
+        let utilization = self.utilization(&shares);
         let room = utilization.iter().copied().fold(0.0, f64::max);
         self.interior = Some((shares.clone(), room));
         self.offer(&shares, &utilization);
@@ -482,7 +496,11 @@ impl<'a> Solver<'a> {
                 self.is_scale(),
                 &start,
                 &price,
-                |_| true,
+                |c| {
+                    self.allowed
+                        .as_ref()
+                        .is_none_or(|a| a.get(c).copied().unwrap_or(true))
+                },
                 gap,
                 tolerance,
                 &self
@@ -533,6 +551,106 @@ impl<'a> Solver<'a> {
         (0..utilization.len())
             .filter(|&r| utilization[r] > 0.97 * limit && self.restricted.add_row(r))
             .count()
+    }
+
+    /// Holds chains to their number of routes: each keeps those that carry most in the optimum, and the rest is solved
+    /// anew around them. The bound stays that of the problem without the limit, which is valid and may be loose.
+    fn limit_routes(&mut self) {
+        if self.instance.max_routes.is_empty() {
+            return;
+        }
+        let allowed = self.most_used();
+        let x = self.restrict(&self.best, &allowed);
+        let interior = self
+            .interior
+            .take()
+            .map(|(x, _)| self.restrict(&x, &allowed));
+        let largest = |s: &Self, x: &[f64]| s.utilization(x).into_iter().fold(0.0, f64::max);
+        self.interior = interior
+            .map(|x| (x.clone(), largest(self, &x)))
+            .filter(|(_, room)| *room < 1.0);
+        self.allowed = Some(allowed);
+        (self.value, self.best) = (f64::INFINITY, x.clone());
+        let utilization = self.utilization(&x);
+        self.offer(&x, &utilization);
+        if self.value.is_finite() {
+            let target = self.options.gap;
+            self.rounds(|s| s.gap() <= target);
+        }
+    }
+
+    /// For chains with a limit, the routes that carry most, as many as they may have; for others, all columns.
+    fn most_used(&self) -> Vec<bool> {
+        let mut carried: std::collections::BTreeMap<u32, Vec<(crate::instance::Route, f64)>> =
+            Default::default();
+        for (column, &x) in self.best.iter().enumerate().filter(|(_, x)| **x > 0.0) {
+            let commodity = &self.instance.commodities[self.columns.commodity[column] as usize];
+            let Some(route) = self.columns.route(column) else {
+                continue;
+            };
+            if self.instance.max_routes.contains_key(&commodity.chain) {
+                let list = carried.entry(commodity.chain).or_default();
+                match list.iter_mut().find(|(r, _)| r == route) {
+                    Some((_, sum)) => *sum += x * commodity.demand,
+                    None => list.push((route.clone(), x * commodity.demand)),
+                }
+            }
+        }
+        for (chain, list) in &mut carried {
+            list.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            list.truncate(self.instance.max_routes[chain]);
+        }
+        (0..self.columns.len())
+            .map(|column| {
+                let chain =
+                    self.instance.commodities[self.columns.commodity[column] as usize].chain;
+                match (
+                    self.columns.route(column),
+                    self.instance.max_routes.contains_key(&chain),
+                ) {
+                    (Some(route), true) => carried
+                        .get(&chain)
+                        .is_some_and(|l| l.iter().any(|(r, _)| r == route)),
+                    _ => true,
+                }
+            })
+            .collect()
+    }
+
+    /// Shares of the allowed columns alone; a commodity left without any goes uncarried, or to its first.
+    fn restrict(&self, x: &[f64], allowed: &[bool]) -> Vec<f64> {
+        let mut restricted = vec![0.0; self.columns.len()];
+        for commodity in 0..self.instance.commodities.len() {
+            let mine: Vec<usize> = self.columns.of(commodity).filter(|&c| allowed[c]).collect();
+            let share = |c: usize| x.get(c).copied().unwrap_or(0.0);
+            let sum: f64 = mine.iter().map(|&c| share(c)).sum();
+            let rest = mine
+                .iter()
+                .copied()
+                .find(|&c| self.columns.route(c).is_none())
+                .or(mine.first().copied());
+            for &column in &mine {
+                restricted[column] = if sum > 0.0 { share(column) / sum } else { 0.0 };
+            }
+            if let Some(rest) = rest.filter(|_| sum <= 0.0) {
+                restricted[rest] = 1.0;
+            }
+        }
+        restricted
+    }
+
+    /// The heuristic's answer, with the bound proved so far, when holding chains to few routes left none of the solver's.
+    fn fall_back(self, model: &Model) -> Result<(Solution, Vec<f64>), Infeasible> {
+        let objective = self.costing.objective;
+        let mut solution = crate::heuristic::solve(
+            model,
+            self.instance,
+            crate::heuristic::Heuristic::Dp,
+            objective,
+        )?;
+        solution.bound = Some(self.in_objective(self.bound));
+        solution.seconds = self.clock.start.elapsed().as_secs_f64();
+        Ok((solution, self.proof))
     }
 
     /// Leaves out small shares while the proof still holds: an interior solution spreads a chain over more routes

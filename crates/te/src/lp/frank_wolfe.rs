@@ -66,7 +66,7 @@ impl<'a> FrankWolfe<'a> {
             instance,
             costing,
             x: Vec::new(),
-            utilization: vec![0.0; rows],
+            utilization: base(instance),
             price: vec![0.0; rows],
             tables: Tables::default(),
             scratch: Scratch::default(),
@@ -214,7 +214,7 @@ impl<'a> FrankWolfe<'a> {
 
     /// Utilisations afresh, so that rounding does not accumulate.
     pub fn recompute(&mut self, columns: &Columns) {
-        self.utilization.fill(0.0);
+        self.utilization = base(self.instance);
         for (column, &x) in self.x.iter().enumerate().filter(|(_, x)| **x > 0.0) {
             let (rows, loads) = columns.loads(column);
             for (&r, &l) in rows.iter().zip(loads) {
@@ -287,4 +287,11 @@ impl<'a> FrankWolfe<'a> {
         }
         low
     }
+}
+
+/// Utilisation before anything is routed.
+fn base(instance: &Instance) -> Vec<f64> {
+    let mut base = instance.base.clone();
+    base.resize(instance.rows(), 0.0);
+    base
 }

@@ -14,6 +14,7 @@ pub struct Restricted {
     /// Commodity of each block.
     blocks: Vec<u32>,
     threads: usize,
+    base: Vec<f64>,
 }
 
 /// Solution of a master in the pool's terms.
@@ -44,6 +45,7 @@ impl Restricted {
     pub fn new(instance: &Instance, threads: usize) -> Restricted {
         Restricted {
             threads,
+            base: instance.base.clone(),
             local: vec![NONE; instance.rows()],
             ..Restricted::default()
         }
@@ -104,7 +106,12 @@ impl Restricted {
             threads: self.threads,
             ..Master::default()
         };
-        master.limit = vec![if scale { 0.0 } else { 1.0 }; self.rows.len()];
+        let base = |row: &u32| self.base.get(*row as usize).copied().unwrap_or(0.0);
+        master.limit = self
+            .rows
+            .iter()
+            .map(|row| if scale { 0.0 } else { 1.0 } - base(row))
+            .collect();
         master.blocks = vec![0];
         let mut point = Point {
             price: self.rows.iter().map(|&r| price[r as usize]).collect(),

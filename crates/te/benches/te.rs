@@ -1,0 +1,237 @@
+//! `make bench-te`: the goal figures of traffic engineering, into `bench/results/te.json`.
+//!
+//! Backbones come from the directory in `SWITCHBOARD_DATA`, else `../shared/data` beside the repository. Figures are
+//! medians of three runs; the load average is recorded with them, because other work on the machine shows in them.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use te::arc::Arc;
+use te::generate::{Division, Options, generate};
+use te::heuristic::{self, Costs, Heuristic, State};
+use te::highs::{Method, Outcome};
+use te::import::{Defaults, graphml};
+use te::instance::{Demand, Instance};
+use te::json::Writer;
+use te::lp;
+use te::model::Model;
+use te::solution::Objective;
+
+struct Figure {
+    name: &'static str,
+    value: f64,
+    unit: &'static str,
+    peer: Option<(&'static str, f64)>,
+}
+
+fn main() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let data = std::env::var("SWITCHBOARD_DATA").map_or_else(|_| root.join("../shared/data"), PathBuf::from);
+    let load = |name: &str| std::fs::read_to_string(data.join(format!("topologyzoo/{name}.graphml")));
+    let (Ok(att), Ok(cogentco)) = (load("AttMpls"), load("Cogentco")) else {
+        eprintln!("bench-te needs topologyzoo/AttMpls.graphml and Cogentco.graphml in {}; set SWITCHBOARD_DATA", data.display());
+        return;
+    };
+    let defaults = Defaults { bandwidth_mbps: Some(10_000.0), latency_ms: Some(1.0) };
+    let att = graphml(&att, &defaults).expect("the Zoo's AttMpls");
+    let cogentco = graphml(&cogentco, &defaults).expect("the Zoo's Cogentco");
+    let mut figures = Vec::new();
+    single(&att, &mut figures);
+    grid(&att, &mut figures);
+    against_highs(&att, &mut figures);
+    latency(&att, &mut figures);
+    heuristics(&att, &mut figures);
+    large(&att, &cogentco, &mut figures);
+    placement(&att, &mut figures);
+    figures.push(Figure { name: "peak_rss_mb", value: peak_rss_mb(), unit: "MB", peer: None });
+    let text = report(&figures);
+    let path = root.join("bench/results/te.json");
+    std::fs::write(&path, text).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+}
+
+fn say(figures: &mut Vec<Figure>, name: &'static str, value: f64, unit: &'static str) {
+    eprintln!("{name} {value:.6} {unit}");
+    figures.push(Figure { name, value, unit, peer: None });
+}
+
+fn workload(backbone: &Model, change: impl FnOnce(&mut Options)) -> Model {
+    let mut options = Options::default();
+    change(&mut options);
+    generate(backbone, &options).expect("options in range")
+}
+
+fn options(gap: f64) -> lp::Options {
+    lp::Options { gap, ..lp::Options::default() }
+}
+
+/// Seconds of a solve from a compiled model, the value, and whether the gap was proved.
+fn solve(model: &Model, objective: Objective, gap: f64) -> (f64, f64) {
+    let demand = if objective == Objective::Throughput { Demand::Partial } else { Demand::Full };
+    let start = Instant::now();
+    let instance = Instance::new(model, demand).expect("background fits");
+    let solution = lp::solve(model, &instance, objective, &options(gap), &lp::Monitor::default()).expect("feasible");
+    let seconds = start.elapsed().as_secs_f64();
+    if !solution.gap().is_some_and(|reached| reached <= gap) {
+        eprintln!("  not proved: gap {:?} after {seconds:.1} s", solution.gap());
+        return (f64::NAN, solution.value);
+    }
+    (seconds, solution.value)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn seconds(model: &Model, objective: Objective, gap: f64) -> f64 {
+    median((0..3).map(|_| solve(model, objective, gap).0).collect())
+}
+
+fn single(att: &Model, figures: &mut Vec<Figure>) {
+    let model = workload(att, |_| {});
+    for (name, gap) in [("lp_10k_1pct_s", 1e-2), ("lp_10k_1e4_s", 1e-4), ("lp_10k_1e6_s", 1e-6)] {
+        say(figures, name, seconds(&model, Objective::Scale, gap), "s");
+    }
+    let dense = workload(att, |o| {
+        (o.chains, o.coverage, o.cpu_per_byte, o.division) = (1000, 1.0, 1.0, Division::Proportional);
+    });
+    say(figures, "lp_1k_dense_s", seconds(&dense, Objective::Scale, 1e-4), "s");
+}
+
+/// The grid, once for each cell: the slowest, and dp's part of lp.
+fn grid(att: &Model, figures: &mut Vec<Figure>) {
+    let seeds = if std::env::var("BENCH_TE_QUICK").is_ok() { 1..=1 } else { 1..=3 };
+    let mut slowest: f64 = 0.0;
+    let mut ratios = Vec::new();
+    for seed in seeds {
+        for coverage in [0.25, 0.5, 0.75, 1.0] {
+            for cpu_per_byte in [0.1, 0.5, 1.0, 3.0] {
+                for division in [Division::Overbooked, Division::Proportional] {
+                    let model = workload(att, |o| {
+                        (o.coverage, o.cpu_per_byte, o.division, o.seed) = (coverage, cpu_per_byte, division, seed);
+                    });
+                    let (seconds, best) = solve(&model, Objective::Scale, 1e-4);
+                    slowest = if seconds.is_nan() { f64::INFINITY } else { slowest.max(seconds) };
+                    let instance = Instance::new(&model, Demand::Full).expect("background fits");
+                    let dp = heuristic::solve(&model, &instance, Heuristic::Dp, Objective::Scale).expect("routes");
+                    eprintln!("  {coverage} {cpu_per_byte} {division:?} {seed}: {seconds:.3} s, dp {:.4}", dp.value / best);
+                    ratios.push(dp.value / best);
+                }
+            }
+        }
+    }
+    say(figures, "lp_grid_worst_s", slowest, "s");
+    say(figures, "dp_over_lp_min", ratios.iter().copied().fold(1.0, f64::min), "ratio");
+    say(figures, "dp_over_lp_median", median(ratios), "ratio");
+}
+
+fn against_highs(att: &Model, figures: &mut Vec<Figure>) {
+    let sizes: &[(&str, usize)] = if std::env::var("BENCH_TE_QUICK").is_ok() {
+        &[("lp_vs_arc_300", 300)]
+    } else {
+        &[("lp_vs_arc_300", 300), ("lp_vs_arc_1000", 1000)]
+    };
+    for &(name, chains) in sizes {
+        let model = workload(att, |o| o.chains = chains);
+        let (mine, value) = solve(&model, Objective::Scale, 1e-6);
+        let instance = Instance::new(&model, Demand::Full).expect("background fits");
+        let start = Instant::now();
+        let arc = Arc::new(&instance, Objective::Scale).expect("no limits");
+        let peer = te::highs::solve(&arc.program, Method::InteriorPoint, 900.0);
+        let theirs = start.elapsed().as_secs_f64();
+        match peer {
+            Outcome::Optimal(other, _) => eprintln!("  {chains}: {value} against {other}"),
+            other => eprintln!("  {chains}: HiGHS ended with {other:?} after {theirs:.0} s; the ratio is a lower bound"),
+        }
+        eprintln!("{name} {:.0}", theirs / mine);
+        let name = if chains == 300 { "lp_vs_arc_300" } else { "lp_vs_arc_1000" };
+        figures.push(Figure { name, value: mine, unit: "s", peer: Some(("HiGHS IPM, arc formulation", theirs)) });
+    }
+}
+
+fn latency(att: &Model, figures: &mut Vec<Figure>) {
+    let model = workload(att, |_| {});
+    let (_, most) = solve(&model, Objective::Scale, 1e-4);
+    for (name, load) in [("latency_10k_50_s", 0.5), ("latency_10k_95_s", 0.95)] {
+        let loaded = workload(att, |o| o.demand = most * load);
+        // `demand` scales compute too in the generator's rule; bring the sites back to the base model's.
+        let mut loaded = loaded;
+        (loaded.sites, loaded.vnfs) = (model.sites.clone(), model.vnfs.clone());
+        say(figures, name, seconds(&loaded, Objective::Latency, 1e-4), "s");
+    }
+}
+
+fn heuristics(att: &Model, figures: &mut Vec<Figure>) {
+    let model = workload(att, |_| {});
+    let instance = Instance::new(&model, Demand::Partial).expect("background fits");
+    let whole = || {
+        let start = Instant::now();
+        let solution = heuristic::solve(&model, &instance, Heuristic::Dp, Objective::Throughput).expect("routes");
+        assert!(solution.value > 0.0);
+        start.elapsed().as_secs_f64() * 1e3
+    };
+    say(figures, "dp_10k_ms", median((0..5).map(|_| whole()).collect()), "ms");
+    let mut state = State::new(&instance, Costs::for_objective(Objective::Throughput), true);
+    let mut scratch = te::kernel::Scratch::default();
+    for commodity in 0..5000 {
+        heuristic::route_one(&instance, &mut state, commodity, &mut scratch);
+    }
+    let start = Instant::now();
+    for commodity in 5000..10_000 {
+        heuristic::route_one(&instance, &mut state, commodity, &mut scratch);
+    }
+    say(figures, "dp_one_us", start.elapsed().as_secs_f64() / 5000.0 * 1e6, "us");
+}
+
+fn large(att: &Model, cogentco: &Model, figures: &mut Vec<Figure>) {
+    let model = workload(att, |o| o.chains = 100_000);
+    say(figures, "lp_100k_s", solve(&model, Objective::Scale, 1e-4).0, "s");
+    let model = workload(cogentco, |_| {});
+    say(figures, "cogentco_10k_s", solve(&model, Objective::Scale, 1e-3).0, "s");
+}
+
+fn placement(att: &Model, figures: &mut Vec<Figure>) {
+    let model = workload(att, |_| {});
+    let start = Instant::now();
+    let each = vec![1; model.vnfs.len()];
+    let plan = te::plan::placement::plan(&model, &each, false, &options(0.02), &lp::Monitor::default()).expect("sites");
+    say(figures, "placement_10k_s", start.elapsed().as_secs_f64(), "s");
+    say(figures, "placement_10k_gap", plan.solution.gap().unwrap_or(f64::NAN), "ratio");
+}
+
+fn peak_rss_mb() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
+    line.and_then(|l| l.split_whitespace().next()?.parse::<f64>().ok()).map_or(f64::NAN, |kb| kb / 1024.0)
+}
+
+fn output(program: &str, arguments: &[&str]) -> String {
+    let run = std::process::Command::new(program).args(arguments).output();
+    run.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default()
+}
+
+fn report(figures: &[Figure]) -> String {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or("").trim_start_matches([' ', '\t', ':']);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: Vec<&str> = load.split_whitespace().take(3).collect();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let machine = format!("{model}, {cores} cores, load average {} at the end; lp on one thread", load.join(" "));
+    let mut writer = Writer::new();
+    writer.object(|w| {
+        w.name("bench").text("te").name("commit").text(&output("git", &["rev-parse", "HEAD"]));
+        w.name("machine").text(&machine);
+        w.name("figures").list(|w| {
+            for figure in figures {
+                w.line().object(|w| {
+                    w.name("name").text(figure.name).name("value").number(figure.value).name("unit").text(figure.unit);
+                    if let Some((peer, value)) = figure.peer {
+                        w.name("peer").text(peer).name("peer_value").number(value);
+                        w.name("ratio").number(value / figure.value);
+                    }
+                });
+            }
+        });
+    });
+    writer.finish()
+}
