@@ -70,12 +70,12 @@ func writeHops(out io.Writer, hops []*apiv1.TraceHop) error {
 	rows := [][]string{{"TIME", "SITE", "STAGE", "DIRECTION", "LABELS", "FROM", "TO", "DECISION", "FLOW"}}
 	start := hops[0].Time.AsTime()
 	for _, h := range hops {
-		direction := "forward"
+		direction, label := "forward", h.ChainLabel
 		if h.Reverse {
-			direction = "reverse"
+			direction, label = "reverse", h.ChainLabel|1 // as the packet bears it
 		}
 		rows = append(rows, []string{fmt.Sprintf("+%.3f ms", float64(h.Time.AsTime().Sub(start).Microseconds())/1000), h.Site,
-			fmt.Sprint(h.Stage), direction, fmt.Sprintf("%d/%d", h.ChainLabel, h.EgressLabel), h.From, h.To, h.Decision, h.Flow})
+			fmt.Sprint(h.Stage), direction, fmt.Sprintf("%d/%d", label, h.EgressLabel), h.From, h.To, h.Decision, h.Flow})
 	}
 	return show.Rows(out, rows)
 }
