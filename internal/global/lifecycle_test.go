@@ -2,6 +2,7 @@ package global
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -330,5 +331,42 @@ func TestChangedPriorityNeedsNoPlan(t *testing.T) {
 	p.await("the new generation is observed", func() bool { return p.chain("acme", "web").Status.ObservedGeneration == 2 })
 	if after := p.record("acme", "web"); !proto.Equal(before, after) || p.chain("acme", "web").Status.Phase != active {
 		t.Fatalf("the record changed from %v to %v", before, after)
+	}
+}
+
+// Chains that are planned at the same moment never hold more than there is, and as many as fit become active.
+func TestChainsPlannedAtOnceShareWhatThereIs(t *testing.T) {
+	p := newPlatform(t, "hq", "office", "west")
+	p.startAgents()
+	p.config.RetryInterval = time.Second
+	p.startGlobal()
+	p.apply(topology)
+	var text []string
+	for i := range 8 { // 200 load units each, 800 there are
+		text = append(text, strings.NewReplacer("name: web", fmt.Sprintf("name: c%d", i), "{edges: [office-lan]}",
+			fmt.Sprintf(`{edges: [office-lan], match: {destinationPorts: ["%d"], protocols: [tcp]}}`, 1000+i)).Replace(webChain))
+	}
+	p.apply(strings.Join(text, "---"))
+	count := func(phase api.ChainPhase) int {
+		n := 0
+		for _, c := range p.g.List(chain.KindChain, "acme", "") {
+			if c.GetChain().GetStatus().GetPhase() == phase {
+				n++
+			}
+		}
+		return n
+	}
+	p.await("four chains are active and four rejected", func() bool { return count(active) == 4 && count(rejected) == 4 })
+	p.await("everybody agrees", func() bool { return p.disagreement() == "" && len(p.keys(transactionPrefix)) == 0 })
+	held := 0.0
+	for _, r := range p.hq.reservations("vnf.firewall") {
+		for _, a := range r.GetPrepare().GetAllocations() {
+			for _, l := range a.Loads {
+				held += l.Load
+			}
+		}
+	}
+	if held < 799.9 || held > 800.1 {
+		t.Fatalf("%v load units are held, want 800", held)
 	}
 }
