@@ -1,7 +1,7 @@
 //! The control side of a forwarder: applies rule sets, reports, traces.
 
 use crate::pipeline::{Pipeline, Settings};
-use crate::ports::Ports;
+use crate::ports::{Change, Ports};
 use crate::registry::{PlaceName, Registry};
 use crate::rules::{self, Hop, Place, Rules};
 use crate::trace::Trace;
@@ -114,7 +114,8 @@ impl Control {
         if let Err(error) = rules::compile(&set, &trial, &mut self.registry) {
             return self.refuse(generation, error.to_string());
         }
-        match self.put_in_force(set) {
+        let change = self.ports.follow(&set.ports);
+        match self.put_in_force(set, change) {
             Ok(()) => {
                 self.refused = None;
                 self.keep();
@@ -123,8 +124,7 @@ impl Control {
         }
     }
 
-    fn put_in_force(&mut self, set: contract::RuleSet) -> Result<(), String> {
-        let change = self.ports.follow(&set.ports);
+    fn put_in_force(&mut self, set: contract::RuleSet, change: Change) -> Result<(), String> {
         let macs = self.ports.macs(&set.ports);
         let rules =
             rules::compile(&set, &macs, &mut self.registry).map_err(|error| error.to_string())?;
@@ -156,11 +156,16 @@ impl Control {
 
     /// Opens ports that were down and notices interfaces that are others now.
     pub fn mend_ports(&mut self) {
-        if self.ports.need_attention() && !self.applied.ports.is_empty() {
-            let set = self.applied.clone();
-            if let Err(problem) = self.put_in_force(set) {
-                eprintln!("switchboard-forwarder: {problem}");
-            }
+        if !self.ports.need_attention() || self.applied.ports.is_empty() {
+            return;
+        }
+        let set = self.applied.clone();
+        let change = self.ports.follow(&set.ports);
+        if change.is_empty() {
+            return;
+        }
+        if let Err(problem) = self.put_in_force(set, change) {
+            eprintln!("switchboard-forwarder: {problem}");
         }
     }
 
