@@ -36,17 +36,26 @@ fn main() {
     let att = graphml(&att, &defaults).expect("the Zoo's AttMpls");
     let cogentco = graphml(&cogentco, &defaults).expect("the Zoo's Cogentco");
     let mut figures = Vec::new();
-    single(&att, &mut figures);
-    grid(&att, &mut figures);
-    against_highs(&att, &mut figures);
-    latency(&att, &mut figures);
-    heuristics(&att, &mut figures);
-    large(&att, &cogentco, &mut figures);
-    placement(&att, &mut figures);
-    figures.push(Figure { name: "peak_rss_mb", value: peak_rss_mb(), unit: "MB", peer: None });
-    let text = report(&figures);
     let path = root.join("bench/results/te.json");
-    std::fs::write(&path, text).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+    // Written after each part, so that a bench that is cut short leaves what it measured.
+    let save = |figures: &[Figure]| {
+        std::fs::write(&path, report(figures)).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+    };
+    let parts: [&dyn Fn(&mut Vec<Figure>); 7] = [
+        &|f| single(&att, f),
+        &|f| heuristics(&att, f),
+        &|f| latency(&att, f),
+        &|f| against_highs(&att, f),
+        &|f| large(&att, &cogentco, f),
+        &|f| placement(&att, f),
+        &|f| grid(&att, f),
+    ];
+    for part in parts {
+        part(&mut figures);
+        save(&figures);
+    }
+    figures.push(Figure { name: "peak_rss_mb", value: peak_rss_mb(), unit: "MB", peer: None });
+    save(&figures);
 }
 
 fn say(figures: &mut Vec<Figure>, name: &'static str, value: f64, unit: &'static str) {
