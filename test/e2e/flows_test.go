@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/switchboard-project/switchboard/internal/hostnet"
 )
 
@@ -129,6 +131,32 @@ func (f *flows) longest() time.Duration {
 		longest = max(longest, one.longest.Swap(0))
 	}
 	return time.Duration(longest)
+}
+
+// checkStall fails the test where a connection waited too long since the last look, and says whether packets were lost.
+func (f *flows) checkStall(t *testing.T, l *laboratory) {
+	t.Helper()
+	if longest := f.longest(); longest > longestStall {
+		t.Errorf("a connection waited %s for an answer; %d segments were sent again; dropped:\n%s", longest, f.retransmissions(t), l.drops(t))
+	}
+}
+
+// retransmissions is how many segments the clients sent again (TCP_INFO).
+func (f *flows) retransmissions(t *testing.T) uint32 {
+	t.Helper()
+	var sum uint32
+	for _, one := range f.all {
+		raw, err := one.connection.(*net.TCPConn).SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = raw.Control(func(descriptor uintptr) {
+			if information, err := unix.GetsockoptTCPInfo(int(descriptor), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+				sum += information.Total_retrans
+			}
+		})
+	}
+	return sum
 }
 
 // answers is how many lines came back over all connections.
