@@ -19,7 +19,7 @@ const USAGE: &str = "\
 switchboard-te: routes, plans and checks wide-area service chains
 
   solve    --model FILE --algorithm lp|dp|one-hop|dp-latency|anycast|compute-aware
-           --objective throughput|scale|latency [--gap 1e-4] [--time-limit 60] [--threads N] [-o FILE]
+           --objective throughput|scale|latency [--gap 1e-4] [--time-limit 60] [--threads N] [--survive link|site] [-o FILE]
   plan     cloud --model FILE --add-capacity X | placement --model FILE --new-sites vnf=N[,vnf=N]
            [--ignore-capacity] [--planned-model FILE] [-o FILE]
   check    --model FILE --result FILE

@@ -3,11 +3,14 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use te::error::Error;
+use te::error::{Error, InputError, Reason};
 use te::heuristic::{self, Heuristic};
 use te::instance::{Demand, Instance};
+use te::json::Writer;
 use te::lp::{self, Monitor};
-use te::solution::Objective;
+use te::model::Model;
+use te::solution::{Objective, Solution, Status};
+use te::survive::{Against, Contingency};
 
 use crate::arguments::Arguments;
 use crate::files;
@@ -53,7 +56,7 @@ const ALGORITHMS: [(&str, Algorithm); 6] = [
 
 /// Solves a model and writes the result.
 pub fn run(words: &[String]) -> Result<ExitCode, Error> {
-    let valued = [&SOLVER[..], &["--algorithm", "--objective"]].concat();
+    let valued = [&SOLVER[..], &["--algorithm", "--objective", "--survive"]].concat();
     let arguments = Arguments::parse(words, &valued, &FLAGS)?;
     let objective = arguments.choice("--objective", Objective::Throughput, &OBJECTIVES)?;
     let algorithm = arguments.choice(
@@ -64,6 +67,15 @@ pub fn run(words: &[String]) -> Result<ExitCode, Error> {
     let options = options(&arguments)?;
     let model = files::model(arguments.required("--model")?)?;
     let instance = Instance::new(&model, demand(objective))?;
+    if arguments.get("--survive").is_some() {
+        return survive(
+            &arguments,
+            &model,
+            objective,
+            matches!(algorithm, Algorithm::Exact),
+            &options,
+        );
+    }
     let solution = match algorithm {
         Algorithm::Heuristic(heuristic) => {
             heuristic::solve(&model, &instance, heuristic, objective)?
@@ -84,6 +96,73 @@ pub fn run(words: &[String]) -> Result<ExitCode, Error> {
         &te::result::to_json(&model, &instance, &solution),
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Routes that survive any single failure, with the backup routes of each.
+fn survive(
+    arguments: &Arguments,
+    model: &Model,
+    objective: Objective,
+    exact: bool,
+    options: &lp::Options,
+) -> Result<ExitCode, Error> {
+    let choices = [("link", Against::Links), ("site", Against::Sites)];
+    let against = arguments.choice("--survive", Against::Links, &choices)?;
+    if !exact || objective != Objective::Scale {
+        let message = "works with --algorithm lp --objective scale";
+        return Err(InputError::new("--survive", Reason::Contradiction, message)
+            .in_source("command line")
+            .into());
+    }
+    let instance = Instance::new(model, Demand::Full)?;
+    let flag = interrupt();
+    let monitor = Monitor {
+        report: None,
+        interrupt: Some(&flag),
+    };
+    let plan = te::survive::solve(model, &instance, against, options, &monitor)?;
+    let mut writer = Writer::new();
+    writer.object(|w| {
+        te::result::write_head(w, model, &instance, &plan.solution);
+        w.name("failures").list(|w| {
+            plan.failures
+                .iter()
+                .for_each(|f| write_failure(w, model, f))
+        });
+        te::result::write_routes(
+            w,
+            model,
+            &te::result::routes(model, &instance, &plan.solution),
+        );
+    });
+    files::write(arguments.get("-o"), &writer.finish())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_failure(w: &mut Writer, model: &Model, failure: &Contingency) {
+    let moved = Solution {
+        status: Status::Feasible,
+        objective: Objective::Scale,
+        value: failure.value,
+        bound: None,
+        seconds: 0.0,
+        flows: failure.flows.clone(),
+    };
+    w.line().object(|w| {
+        w.name("failed")
+            .text(&failure.name)
+            .name("value")
+            .number(failure.value);
+        w.name("from_scratch")
+            .number(failure.from_scratch)
+            .name("moved_share")
+            .number(failure.moved);
+        te::result::write_routes(
+            w,
+            model,
+            &te::result::routes(model, &failure.instance, &moved),
+        );
+    });
 }
 
 /// Whether progress is to be silent.

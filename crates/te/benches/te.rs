@@ -26,20 +26,29 @@ struct Figure {
 
 fn main() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let data = std::env::var("SWITCHBOARD_DATA").map_or_else(|_| root.join("../shared/data"), PathBuf::from);
-    let load = |name: &str| std::fs::read_to_string(data.join(format!("topologyzoo/{name}.graphml")));
+    let data = std::env::var("SWITCHBOARD_DATA")
+        .map_or_else(|_| root.join("../shared/data"), PathBuf::from);
+    let load =
+        |name: &str| std::fs::read_to_string(data.join(format!("topologyzoo/{name}.graphml")));
     let (Ok(att), Ok(cogentco)) = (load("AttMpls"), load("Cogentco")) else {
-        eprintln!("bench-te needs topologyzoo/AttMpls.graphml and Cogentco.graphml in {}; set SWITCHBOARD_DATA", data.display());
+        eprintln!(
+            "bench-te needs topologyzoo/AttMpls.graphml and Cogentco.graphml in {}; set SWITCHBOARD_DATA",
+            data.display()
+        );
         return;
     };
-    let defaults = Defaults { bandwidth_mbps: Some(10_000.0), latency_ms: Some(1.0) };
+    let defaults = Defaults {
+        bandwidth_mbps: Some(10_000.0),
+        latency_ms: Some(1.0),
+    };
     let att = graphml(&att, &defaults).expect("the Zoo's AttMpls");
     let cogentco = graphml(&cogentco, &defaults).expect("the Zoo's Cogentco");
     let mut figures = Vec::new();
     let path = root.join("bench/results/te.json");
     // Written after each part, so that a bench that is cut short leaves what it measured.
     let save = |figures: &[Figure]| {
-        std::fs::write(&path, report(figures)).unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
+        std::fs::write(&path, report(figures))
+            .unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
     };
     let parts: [&dyn Fn(&mut Vec<Figure>); 7] = [
         &|f| single(&att, f),
@@ -54,13 +63,23 @@ fn main() {
         part(&mut figures);
         save(&figures);
     }
-    figures.push(Figure { name: "peak_rss_mb", value: peak_rss_mb(), unit: "MB", peer: None });
+    figures.push(Figure {
+        name: "peak_rss_mb",
+        value: peak_rss_mb(),
+        unit: "MB",
+        peer: None,
+    });
     save(&figures);
 }
 
 fn say(figures: &mut Vec<Figure>, name: &'static str, value: f64, unit: &'static str) {
     eprintln!("{name} {value:.6} {unit}");
-    figures.push(Figure { name, value, unit, peer: None });
+    figures.push(Figure {
+        name,
+        value,
+        unit,
+        peer: None,
+    });
 }
 
 fn workload(backbone: &Model, change: impl FnOnce(&mut Options)) -> Model {
@@ -70,18 +89,35 @@ fn workload(backbone: &Model, change: impl FnOnce(&mut Options)) -> Model {
 }
 
 fn options(gap: f64) -> lp::Options {
-    lp::Options { gap, ..lp::Options::default() }
+    lp::Options {
+        gap,
+        ..lp::Options::default()
+    }
 }
 
 /// Seconds of a solve from a compiled model, the value, and whether the gap was proved.
 fn solve(model: &Model, objective: Objective, gap: f64) -> (f64, f64) {
-    let demand = if objective == Objective::Throughput { Demand::Partial } else { Demand::Full };
+    let demand = if objective == Objective::Throughput {
+        Demand::Partial
+    } else {
+        Demand::Full
+    };
     let start = Instant::now();
     let instance = Instance::new(model, demand).expect("background fits");
-    let solution = lp::solve(model, &instance, objective, &options(gap), &lp::Monitor::default()).expect("feasible");
+    let solution = lp::solve(
+        model,
+        &instance,
+        objective,
+        &options(gap),
+        &lp::Monitor::default(),
+    )
+    .expect("feasible");
     let seconds = start.elapsed().as_secs_f64();
     if !solution.gap().is_some_and(|reached| reached <= gap) {
-        eprintln!("  not proved: gap {:?} after {seconds:.1} s", solution.gap());
+        eprintln!(
+            "  not proved: gap {:?} after {seconds:.1} s",
+            solution.gap()
+        );
         return (f64::NAN, solution.value);
     }
     (seconds, solution.value)
@@ -98,18 +134,32 @@ fn seconds(model: &Model, objective: Objective, gap: f64) -> f64 {
 
 fn single(att: &Model, figures: &mut Vec<Figure>) {
     let model = workload(att, |_| {});
-    for (name, gap) in [("lp_10k_1pct_s", 1e-2), ("lp_10k_1e4_s", 1e-4), ("lp_10k_1e6_s", 1e-6)] {
+    for (name, gap) in [
+        ("lp_10k_1pct_s", 1e-2),
+        ("lp_10k_1e4_s", 1e-4),
+        ("lp_10k_1e6_s", 1e-6),
+    ] {
         say(figures, name, seconds(&model, Objective::Scale, gap), "s");
     }
     let dense = workload(att, |o| {
-        (o.chains, o.coverage, o.cpu_per_byte, o.division) = (1000, 1.0, 1.0, Division::Proportional);
+        (o.chains, o.coverage, o.cpu_per_byte, o.division) =
+            (1000, 1.0, 1.0, Division::Proportional);
     });
-    say(figures, "lp_1k_dense_s", seconds(&dense, Objective::Scale, 1e-4), "s");
+    say(
+        figures,
+        "lp_1k_dense_s",
+        seconds(&dense, Objective::Scale, 1e-4),
+        "s",
+    );
 }
 
 /// The grid, once for each cell: the slowest, and dp's part of lp.
 fn grid(att: &Model, figures: &mut Vec<Figure>) {
-    let seeds = if std::env::var("BENCH_TE_QUICK").is_ok() { 1..=1 } else { 1..=3 };
+    let seeds = if std::env::var("BENCH_TE_QUICK").is_ok() {
+        1..=1
+    } else {
+        1..=3
+    };
     let mut slowest: f64 = 0.0;
     let mut ratios = Vec::new();
     for seed in seeds {
@@ -117,20 +167,34 @@ fn grid(att: &Model, figures: &mut Vec<Figure>) {
             for cpu_per_byte in [0.1, 0.5, 1.0, 3.0] {
                 for division in [Division::Overbooked, Division::Proportional] {
                     let model = workload(att, |o| {
-                        (o.coverage, o.cpu_per_byte, o.division, o.seed) = (coverage, cpu_per_byte, division, seed);
+                        (o.coverage, o.cpu_per_byte, o.division, o.seed) =
+                            (coverage, cpu_per_byte, division, seed);
                     });
                     let (seconds, best) = solve(&model, Objective::Scale, 1e-4);
-                    slowest = if seconds.is_nan() { f64::INFINITY } else { slowest.max(seconds) };
+                    slowest = if seconds.is_nan() {
+                        f64::INFINITY
+                    } else {
+                        slowest.max(seconds)
+                    };
                     let instance = Instance::new(&model, Demand::Full).expect("background fits");
-                    let dp = heuristic::solve(&model, &instance, Heuristic::Dp, Objective::Scale).expect("routes");
-                    eprintln!("  {coverage} {cpu_per_byte} {division:?} {seed}: {seconds:.3} s, dp {:.4}", dp.value / best);
+                    let dp = heuristic::solve(&model, &instance, Heuristic::Dp, Objective::Scale)
+                        .expect("routes");
+                    eprintln!(
+                        "  {coverage} {cpu_per_byte} {division:?} {seed}: {seconds:.3} s, dp {:.4}",
+                        dp.value / best
+                    );
                     ratios.push(dp.value / best);
                 }
             }
         }
     }
     say(figures, "lp_grid_worst_s", slowest, "s");
-    say(figures, "dp_over_lp_min", ratios.iter().copied().fold(1.0, f64::min), "ratio");
+    say(
+        figures,
+        "dp_over_lp_min",
+        ratios.iter().copied().fold(1.0, f64::min),
+        "ratio",
+    );
     say(figures, "dp_over_lp_median", median(ratios), "ratio");
 }
 
@@ -150,11 +214,22 @@ fn against_highs(att: &Model, figures: &mut Vec<Figure>) {
         let theirs = start.elapsed().as_secs_f64();
         match peer {
             Outcome::Optimal(other, _) => eprintln!("  {chains}: {value} against {other}"),
-            other => eprintln!("  {chains}: HiGHS ended with {other:?} after {theirs:.0} s; the ratio is a lower bound"),
+            other => eprintln!(
+                "  {chains}: HiGHS ended with {other:?} after {theirs:.0} s; the ratio is a lower bound"
+            ),
         }
         eprintln!("{name} {:.0}", theirs / mine);
-        let name = if chains == 300 { "lp_vs_arc_300" } else { "lp_vs_arc_1000" };
-        figures.push(Figure { name, value: mine, unit: "s", peer: Some(("HiGHS IPM, arc formulation", theirs)) });
+        let name = if chains == 300 {
+            "lp_vs_arc_300"
+        } else {
+            "lp_vs_arc_1000"
+        };
+        figures.push(Figure {
+            name,
+            value: mine,
+            unit: "s",
+            peer: Some(("HiGHS IPM, arc formulation", theirs)),
+        });
     }
 }
 
@@ -166,7 +241,12 @@ fn latency(att: &Model, figures: &mut Vec<Figure>) {
         // `demand` scales compute too in the generator's rule; bring the sites back to the base model's.
         let mut loaded = loaded;
         (loaded.sites, loaded.vnfs) = (model.sites.clone(), model.vnfs.clone());
-        say(figures, name, seconds(&loaded, Objective::Latency, 1e-4), "s");
+        say(
+            figures,
+            name,
+            seconds(&loaded, Objective::Latency, 1e-4),
+            "s",
+        );
     }
 }
 
@@ -175,11 +255,17 @@ fn heuristics(att: &Model, figures: &mut Vec<Figure>) {
     let instance = Instance::new(&model, Demand::Partial).expect("background fits");
     let whole = || {
         let start = Instant::now();
-        let solution = heuristic::solve(&model, &instance, Heuristic::Dp, Objective::Throughput).expect("routes");
+        let solution = heuristic::solve(&model, &instance, Heuristic::Dp, Objective::Throughput)
+            .expect("routes");
         assert!(solution.value > 0.0);
         start.elapsed().as_secs_f64() * 1e3
     };
-    say(figures, "dp_10k_ms", median((0..5).map(|_| whole()).collect()), "ms");
+    say(
+        figures,
+        "dp_10k_ms",
+        median((0..5).map(|_| whole()).collect()),
+        "ms",
+    );
     let mut state = State::new(&instance, Costs::for_objective(Objective::Throughput), true);
     let mut scratch = te::kernel::Scratch::default();
     for commodity in 0..5000 {
@@ -189,51 +275,100 @@ fn heuristics(att: &Model, figures: &mut Vec<Figure>) {
     for commodity in 5000..10_000 {
         heuristic::route_one(&instance, &mut state, commodity, &mut scratch);
     }
-    say(figures, "dp_one_us", start.elapsed().as_secs_f64() / 5000.0 * 1e6, "us");
+    say(
+        figures,
+        "dp_one_us",
+        start.elapsed().as_secs_f64() / 5000.0 * 1e6,
+        "us",
+    );
 }
 
 fn large(att: &Model, cogentco: &Model, figures: &mut Vec<Figure>) {
     let model = workload(att, |o| o.chains = 100_000);
-    say(figures, "lp_100k_s", solve(&model, Objective::Scale, 1e-4).0, "s");
+    say(
+        figures,
+        "lp_100k_s",
+        solve(&model, Objective::Scale, 1e-4).0,
+        "s",
+    );
     let model = workload(cogentco, |_| {});
-    say(figures, "cogentco_10k_s", solve(&model, Objective::Scale, 1e-3).0, "s");
+    say(
+        figures,
+        "cogentco_10k_s",
+        solve(&model, Objective::Scale, 1e-3).0,
+        "s",
+    );
 }
 
 fn placement(att: &Model, figures: &mut Vec<Figure>) {
     let model = workload(att, |_| {});
     let start = Instant::now();
     let each = vec![1; model.vnfs.len()];
-    let plan = te::plan::placement::plan(&model, &each, false, &options(0.02), &lp::Monitor::default()).expect("sites");
-    say(figures, "placement_10k_s", start.elapsed().as_secs_f64(), "s");
-    say(figures, "placement_10k_gap", plan.solution.gap().unwrap_or(f64::NAN), "ratio");
+    let plan = te::plan::placement::plan(
+        &model,
+        &each,
+        false,
+        &options(0.02),
+        &lp::Monitor::default(),
+    )
+    .expect("sites");
+    say(
+        figures,
+        "placement_10k_s",
+        start.elapsed().as_secs_f64(),
+        "s",
+    );
+    say(
+        figures,
+        "placement_10k_gap",
+        plan.solution.gap().unwrap_or(f64::NAN),
+        "ratio",
+    );
 }
 
 fn peak_rss_mb() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
-    line.and_then(|l| l.split_whitespace().next()?.parse::<f64>().ok()).map_or(f64::NAN, |kb| kb / 1024.0)
+    line.and_then(|l| l.split_whitespace().next()?.parse::<f64>().ok())
+        .map_or(f64::NAN, |kb| kb / 1024.0)
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {
     let run = std::process::Command::new(program).args(arguments).output();
-    run.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned()).unwrap_or_default()
+    run.map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
+        .unwrap_or_default()
 }
 
 fn report(figures: &[Figure]) -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or("").trim_start_matches([' ', '\t', ':']);
+    let model = cpu
+        .lines()
+        .find_map(|l| l.strip_prefix("model name"))
+        .unwrap_or("")
+        .trim_start_matches([' ', '\t', ':']);
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: Vec<&str> = load.split_whitespace().take(3).collect();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let machine = format!("{model}, {cores} cores, load average {} at the end; lp on one thread", load.join(" "));
+    let machine = format!(
+        "{model}, {cores} cores, load average {} at the end; lp on one thread",
+        load.join(" ")
+    );
     let mut writer = Writer::new();
     writer.object(|w| {
-        w.name("bench").text("te").name("commit").text(&output("git", &["rev-parse", "HEAD"]));
+        w.name("bench")
+            .text("te")
+            .name("commit")
+            .text(&output("git", &["rev-parse", "HEAD"]));
         w.name("machine").text(&machine);
         w.name("figures").list(|w| {
             for figure in figures {
                 w.line().object(|w| {
-                    w.name("name").text(figure.name).name("value").number(figure.value).name("unit").text(figure.unit);
+                    w.name("name")
+                        .text(figure.name)
+                        .name("value")
+                        .number(figure.value)
+                        .name("unit")
+                        .text(figure.unit);
                     if let Some((peer, value)) = figure.peer {
                         w.name("peer").text(peer).name("peer_value").number(value);
                         w.name("ratio").number(value / figure.value);
