@@ -50,6 +50,7 @@ fn main() {
         std::fs::write(&path, report(figures))
             .unwrap_or_else(|e| panic!("cannot write {}: {e}", path.display()));
     };
+    #[allow(clippy::type_complexity)]
     let parts: [&dyn Fn(&mut Vec<Figure>); 7] = [
         &|f| single(&att, f),
         &|f| heuristics(&att, f),
