@@ -36,7 +36,25 @@ func (w *worker) activate(ctx context.Context, s situation) (time.Duration, erro
 	if err := w.g.publishRecord(ctx, record); err != nil {
 		return 0, err
 	}
+	w.untilClassified(ctx, record, sitesOfVersion(next))
 	return 0, w.activated(ctx, record)
+}
+
+// classifyPatience bounds how long a chain waits to be called active after its edges were told to classify.
+const classifyPatience = time.Second
+
+// untilClassified waits until the sites have applied an active record: who sees the phase Active may send. A site that
+// went away meanwhile does not hold the chain back for longer than classifyPatience.
+func (w *worker) untilClassified(ctx context.Context, record *control.ChainRecord, sites []string) {
+	ctx, cancel := context.WithTimeout(ctx, classifyPatience)
+	defer cancel()
+	for len(w.g.observed.laggards(record, sites)) > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
 }
 
 // waitFor shows which sites a chain waits for; what lags only a moment is not told.
