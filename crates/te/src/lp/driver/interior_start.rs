@@ -1,0 +1,91 @@
+//! Finding a first point that keeps every limit, or the limit that shows there is none.
+
+use super::*;
+
+impl Solver<'_> {
+    /// For objectives with fixed demands: a routing that fits, or the proof that there is none; then a walk from it.
+    pub(super) fn find_interior(&mut self, model: &Model) -> Result<(), Infeasible> {
+        let needed: Vec<usize> = (0..self.instance.commodities.len())
+            .filter(|&c| self.instance.commodities[c].mandatory)
+            .collect();
+        let mut shares: Vec<f64> = Vec::new();
+        if !needed.is_empty() {
+            let mut part = self.instance.clone();
+            part.commodities = needed
+                .iter()
+                .map(|&c| self.instance.commodities[c].clone())
+                .collect();
+            let mut scale = Solver::new(
+                &part,
+                Objective::Scale,
+                self.options,
+                self.monitor,
+                self.clock,
+            );
+            scale.monitor = &QUIET;
+            scale.warm_start();
+            if let Some(commodity) = scale.stuck {
+                return Err(outcome::stuck(model, &part, commodity));
+            }
+            scale.rounds(|s| s.value < 0.999 || s.bound > 1.0 + 1e-9 || s.gap() < 1e-8);
+            if scale.bound > 1.0 + 1e-9 || scale.value > 1.0 + ROUNDING {
+                return Err(outcome::overloaded(
+                    model,
+                    &part,
+                    &scale.proof,
+                    scale.bound.max(scale.value.min(scale.bound)),
+                ));
+            }
+            for flow in outcome::flows(&part, &scale.columns, &scale.best) {
+                let commodity = needed[flow.commodity];
+                let (column, _) =
+                    self.columns
+                        .add(self.instance, &self.costing, commodity, &flow.route);
+                shares.resize(self.columns.len(), 0.0);
+                shares[column] = flow.fraction;
+            }
+        }
+        for commodity in 0..self.instance.commodities.len() {
+            if self.costing.objective == Objective::Throughput
+                && !self.instance.commodities[commodity].mandatory
+            {
+                let column = self.columns.add_uncarried(commodity);
+                shares.resize(self.columns.len(), 0.0);
+                shares[column] = 1.0;
+            }
+        }
+        let utilization = self.utilization(&shares);
+        let room = utilization.iter().copied().fold(0.0, f64::max);
+        self.interior = Some((shares.clone(), room));
+        self.offer(&shares, &utilization);
+        self.walk_with_barrier();
+        Ok(())
+    }
+
+    pub(super) fn walk_with_barrier(&mut self) {
+        let mut walk = FrankWolfe::new(self.instance, self.costing);
+        let mut potential = Potential {
+            steepness: 15.0,
+            limit: 1.0,
+            slope: 0.05,
+        };
+        self.stuck = walk.start(&mut self.columns, &potential);
+        if self.stuck.is_some() {
+            return;
+        }
+        for _ in 0..WALK {
+            walk.sweep(&mut self.columns, &potential);
+            potential.steepness = (potential.steepness * 1.4).min(150.0);
+            if self.should_stop() {
+                break;
+            }
+        }
+        walk.x.resize(self.columns.len(), 0.0);
+        self.offer(&walk.x, &walk.utilization);
+        let none = vec![f64::NEG_INFINITY; self.instance.commodities.len()];
+        let price = walk.price.clone();
+        self.price_out(&price, &none, 0.0);
+        self.report();
+        self.adopt_rows(&walk.utilization, &price);
+    }
+}
