@@ -15,6 +15,11 @@
 //!
 //! All numbers are little-endian. The head is the key's, with its twelve quotient bits replaced by the entry's
 //! place, state and age ([`crate::entry`]). A bucket of zeroes is empty, so fresh memory needs no set-up.
+//!
+//! A table in a file may lose its process between any two instructions. So the place, which says that a slot is in use, is
+//! written last and cleared first: whoever opens the file next finds whole entries only.
+
+use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::engine::Engine;
 use crate::entry::{Hops, MATCH_MASK, PLACE_MASK};
@@ -174,12 +179,16 @@ impl Bucket for Bucket4 {
     fn store(&mut self, slot: usize, entry: &Stored<u64>) {
         let at = slot * ENTRY4;
         self.0[at..at + 8].copy_from_slice(&entry.addresses.to_le_bytes());
-        self.0[at + HEAD4..at + HOPS4].copy_from_slice(&entry.head.to_le_bytes()[..7]);
+        self.0[at + HEAD4 + 2..at + HOPS4].copy_from_slice(&entry.head.to_le_bytes()[2..7]);
         self.set_hops(slot, entry.hops);
+        compiler_fence(Ordering::Release);
+        self.set_low(slot, entry.head as u16);
     }
 
     #[inline(always)]
     fn clear(&mut self, slot: usize) {
+        self.set_low(slot, 0);
+        compiler_fence(Ordering::Release);
         self.0[slot * ENTRY4..(slot + 1) * ENTRY4].fill(0);
     }
 }
@@ -249,12 +258,16 @@ impl Bucket for Bucket6 {
         let at = slot * ENTRY6;
         self.0[at..at + 16].copy_from_slice(&entry.addresses[0].to_le_bytes());
         self.0[at + 16..at + 32].copy_from_slice(&entry.addresses[1].to_le_bytes());
-        self.0[at + HEAD6..at + HOPS6].copy_from_slice(&entry.head.to_le_bytes()[..7]);
+        self.0[at + HEAD6 + 2..at + HOPS6].copy_from_slice(&entry.head.to_le_bytes()[2..7]);
         self.set_hops(slot, entry.hops);
+        compiler_fence(Ordering::Release);
+        self.set_low(slot, entry.head as u16);
     }
 
     #[inline(always)]
     fn clear(&mut self, slot: usize) {
+        self.set_low(slot, 0);
+        compiler_fence(Ordering::Release);
         self.0[slot * ENTRY6..(slot + 1) * ENTRY6].fill(0);
     }
 }

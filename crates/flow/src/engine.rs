@@ -106,6 +106,17 @@ impl Picked {
     }
 }
 
+impl Picked {
+    /// Engines of one family compute the same hashes.
+    pub(crate) fn family(&self) -> u32 {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) | Self::Aes(_) => 1,
+            Self::Portable(_) => 2,
+        }
+    }
+}
+
 /// Work to be compiled once per engine. A closure would do, could one ask for it to be inlined.
 pub(crate) trait Task {
     /// What the work results in.

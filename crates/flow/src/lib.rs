@@ -9,6 +9,7 @@
 //! - Memory never exceeds the bound given. A full table refuses new connections ([`Insertion::Full`]) and keeps
 //!   the ones it has; the caller then steers by [`consistent_hash`] alone.
 //! - An entry is never removed before its state's idle time is over, whatever the clock's wrap or the sweep's pace.
+//! - A table in a file ([`FlowTable::create_in`]) keeps its entries when its process is killed, whatever it was doing.
 //! - Buckets are chosen by a keyed hash, so that nobody without the key can aim collisions.
 //!
 //! ```
@@ -40,8 +41,10 @@ mod adversary;
 mod bucket;
 mod config;
 pub mod consistent_hash;
+mod description;
 mod engine;
 mod entry;
+mod file;
 mod key;
 mod lookup;
 mod memory;
@@ -60,6 +63,7 @@ mod x86;
 pub use config::{Config, ConfigError};
 pub use engine::HashFunction;
 pub use entry::{FlowEntry, Found, Hops, Position};
+pub use file::ReopenError;
 pub use key::{FlowKey, Ipv4Key, Ipv6Key};
 pub use lookup::BURST;
 pub use memory::{Pages, ReserveError};

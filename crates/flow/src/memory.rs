@@ -1,14 +1,20 @@
 //! The table's memory: address space for the whole bound is reserved once, pages come as buckets are first written.
 //!
+//! It is the process's own, or a file's ([`Memory::map`]): then the first [`HUGE`] bytes are the table's description
+//! ([`crate::description`]), and the file grows ahead of the buckets, so that a file system without room shows as an error here
+//! and not as a signal.
+//!
 //! This is one of the crate's two files with unsafe code. Invariants: `base` points to `capacity` buckets of zeroed
 //! or since written memory that this value alone owns, aligned to 64 bytes, until it is dropped; every bit pattern
 //! is a valid bucket ([`Plain`]).
 
 use std::fmt;
+use std::fs::File;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use crate::bucket::{Bucket4, Bucket6};
+use crate::description::BUCKETS_AT;
 
 /// Which pages to ask the kernel for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +71,8 @@ pub(crate) struct Memory<B: Plain> {
     base: NonNull<B>,
     capacity: usize,
     mapping: backend::Mapping,
+    /// Bytes of buckets that are there for certain; all of them in the process's own memory.
+    ensured: usize,
     owned: PhantomData<B>,
 }
 
@@ -81,8 +89,59 @@ impl<B: Plain> Memory<B> {
             base: mapping.base().cast(),
             capacity: bytes / size_of::<B>(),
             mapping,
+            ensured: bytes,
             owned: PhantomData,
         })
+    }
+
+    /// Maps `bytes` of buckets, a multiple of [`HUGE`], behind the description in a file, which is not cut. The caller
+    /// sees to it that nobody else has the file mapped.
+    pub(crate) fn map(file: File, bytes: usize) -> Result<Self, ReserveError> {
+        let mapping = backend::Mapping::of_file(file, bytes)?;
+        Ok(Self {
+            base: mapping.base().cast(),
+            capacity: bytes / size_of::<B>(),
+            mapping,
+            ensured: 0,
+            owned: PhantomData,
+        })
+    }
+
+    /// The first page of the description, if the memory is a file's.
+    pub(crate) fn description(&mut self) -> Option<&mut [u8; PAGE]> {
+        let page = self.mapping.description()?;
+        // SAFETY: `of_file` made room for it, before the buckets, and `self` is borrowed exclusively.
+        Some(unsafe { page.cast::<[u8; PAGE]>().as_mut() })
+    }
+
+    /// Sees to it that the first `buckets` can be written. False: the file system has no room.
+    #[inline(always)]
+    pub(crate) fn ensure(&mut self, buckets: u32) -> bool {
+        let bytes = buckets as usize * size_of::<B>();
+        bytes <= self.ensured || self.extend(bytes)
+    }
+
+    #[cold]
+    fn extend(&mut self, bytes: usize) -> bool {
+        let bytes = bytes.next_multiple_of(HUGE);
+        if self.mapping.extend(self.ensured, bytes).is_err() {
+            return false;
+        }
+        self.ensured = bytes;
+        true
+    }
+
+    /// Notes the number of buckets in the description, for whoever opens the file next.
+    #[inline(always)]
+    pub(crate) fn note_buckets(&mut self, buckets: u32) {
+        if let Some(page) = self.mapping.description() {
+            // SAFETY: as in `description`; the field is four bytes, aligned.
+            unsafe {
+                page.add(BUCKETS_AT)
+                    .cast::<u32>()
+                    .write_volatile(buckets.to_le())
+            };
+        }
     }
 
     /// Every bucket there can be; pages behind the unused ones are not touched by making the slice.
@@ -114,6 +173,9 @@ impl<B: Plain> Memory<B> {
 
     /// Brings in the pages of the first `bytes`, so that growing up to there never waits for the kernel.
     pub(crate) fn populate(&mut self, bytes: usize) -> Result<(), ReserveError> {
+        if bytes > self.ensured {
+            self.mapping.extend(self.ensured, bytes)?;
+        }
         self.mapping.populate(bytes)
     }
 }
@@ -137,16 +199,19 @@ fn prefetch_line(address: *const i8) {
 
 #[cfg(all(target_os = "linux", not(miri)))]
 mod backend {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
     use std::ptr::NonNull;
 
     use super::{HUGE, PAGE, Pages, ReserveError};
 
-    /// Anonymous private memory of this process.
+    /// Anonymous private memory of this process, or a file.
     pub(super) struct Mapping {
         start: NonNull<libc::c_void>,
         length: usize,
         base: NonNull<u8>,
         usable: usize,
+        file: Option<File>,
     }
 
     fn last_error() -> i32 {
@@ -199,7 +264,78 @@ mod backend {
                 length,
                 base,
                 usable: bytes,
+                file: None,
             })
+        }
+
+        /// A description of [`HUGE`] bytes and `bytes` behind it, both of a file that may be longer.
+        pub(super) fn of_file(file: File, bytes: usize) -> Result<Self, ReserveError> {
+            let failed = || ReserveError {
+                bytes,
+                os_error: last_error(),
+            };
+            let whole = bytes + HUGE;
+            if file.metadata().map_err(|_| failed())?.len() < whole as u64 {
+                file.set_len(whole as u64).map_err(|_| failed())?;
+            }
+            // Its own address space first, so that the file can start at a huge page's boundary.
+            let mut mapping = Self::new(whole, Pages::Small)?;
+            // SAFETY: replaces a part of the mapping just made, which nobody has seen; the file is long enough.
+            let base = unsafe {
+                libc::mmap(
+                    mapping.base.as_ptr().cast(),
+                    whole,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_SHARED | libc::MAP_FIXED,
+                    file.as_raw_fd(),
+                    0,
+                )
+            };
+            if base == libc::MAP_FAILED {
+                return Err(failed());
+            }
+            // SAFETY: the range was mapped above. A kernel that refuses gives small pages: no error.
+            unsafe { libc::madvise(base, whole, libc::MADV_HUGEPAGE) };
+            // SAFETY: the mapping holds `HUGE` bytes before the buckets.
+            mapping.base = unsafe { mapping.base.add(HUGE) };
+            mapping.usable = bytes;
+            mapping.file = Some(file);
+            mapping.allocate(0, HUGE)?;
+            Ok(mapping)
+        }
+
+        /// The bytes before the buckets, if this is a file.
+        #[inline(always)]
+        pub(super) fn description(&self) -> Option<NonNull<u8>> {
+            // SAFETY: `of_file` moved the base up by as much.
+            self.file.as_ref().map(|_| unsafe { self.base.sub(HUGE) })
+        }
+
+        /// Takes room in the file system for the buckets' bytes `from` to `to`.
+        pub(super) fn extend(&mut self, from: usize, to: usize) -> Result<(), ReserveError> {
+            self.allocate(HUGE + from, to.min(self.usable) - from)
+        }
+
+        fn allocate(&self, from: usize, bytes: usize) -> Result<(), ReserveError> {
+            let Some(file) = &self.file else {
+                return Ok(());
+            };
+            // SAFETY: a system call on a file this value owns.
+            let failed = unsafe {
+                libc::fallocate(
+                    file.as_raw_fd(),
+                    0,
+                    from as libc::off_t,
+                    bytes as libc::off_t,
+                )
+            };
+            match failed {
+                0 => Ok(()),
+                _ => Err(ReserveError {
+                    bytes,
+                    os_error: last_error(),
+                }),
+            }
         }
 
         pub(super) fn base(&self) -> NonNull<u8> {
@@ -233,6 +369,7 @@ mod backend {
 #[cfg(not(all(target_os = "linux", not(miri))))]
 mod backend {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
+    use std::fs::File;
     use std::ptr::NonNull;
 
     use super::{PAGE, Pages, ReserveError};
@@ -257,6 +394,21 @@ mod backend {
 
         pub(super) fn base(&self) -> NonNull<u8> {
             self.base
+        }
+
+        pub(super) fn of_file(_: File, bytes: usize) -> Result<Self, ReserveError> {
+            Err(ReserveError {
+                bytes,
+                os_error: 38,
+            })
+        }
+
+        pub(super) fn description(&self) -> Option<NonNull<u8>> {
+            None
+        }
+
+        pub(super) fn extend(&mut self, _: usize, _: usize) -> Result<(), ReserveError> {
+            Ok(())
         }
 
         pub(super) fn populate(&mut self, _: usize) -> Result<(), ReserveError> {

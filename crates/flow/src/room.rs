@@ -67,12 +67,22 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     /// Adds one bucket, and moves there those entries of the bucket it splits that now belong there.
+    ///
+    /// They are copied first, then the table has grown, then they leave the old bucket: a table in a file loses none of them
+    /// when its process ends in between. Copies that stay behind are met by nobody and age.
     #[inline(always)]
     fn split<E: Engine>(&mut self, engine: E) {
         let (old, new) = (self.shape.next_split(), self.shape.buckets());
+        if new >= self.limit {
+            return;
+        }
+        if !self.memory.ensure(new + 1) {
+            self.limit = new;
+            return;
+        }
         self.memory.prefetch(old + SPLIT_AHEAD);
         self.memory.prefetch(new + SPLIT_AHEAD);
-        let mut arrived = 0;
+        let (mut arrived, mut gone) = (0, 0u8);
         for slot in 0..K::Bucket::SLOTS {
             let entry = self.memory.buckets()[old as usize].load(slot);
             if entry.head & PLACE_MASK == 0 {
@@ -85,13 +95,16 @@ impl<K: FlowKey> FlowTable<K> {
                 hashes[1]
             };
             if self.shape.moves(hash) {
-                let buckets = self.memory.buckets_mut();
-                buckets[new as usize].store(arrived, &entry);
-                buckets[old as usize].clear(slot);
+                self.memory.buckets_mut()[new as usize].store(arrived, &entry);
+                gone |= 1 << slot;
                 arrived += 1;
             }
         }
         self.shape.grow();
+        self.memory.note_buckets(self.shape.buckets());
+        for slot in (0..K::Bucket::SLOTS).filter(|slot| gone & 1 << slot != 0) {
+            self.memory.buckets_mut()[old as usize].clear(slot);
+        }
         self.counters.splits += 1;
     }
 

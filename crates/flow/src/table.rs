@@ -47,6 +47,7 @@ pub struct FlowTable<K: FlowKey> {
     pub(crate) reached: Vec<Reached>,
     pub(crate) scans: Vec<OpenScan<K>>,
     pub(crate) scans_opened: u64,
+    config: Config,
 }
 
 /// A table of IPv4 connections.
@@ -138,12 +139,18 @@ impl<K: FlowKey> FlowTable<K> {
     /// # Errors
     /// The settings contradict each other, or the kernel refuses.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
-        let ages = Ages::new(&config.timeouts)?;
         let unit = if config.pages == Pages::Reserved || config.memory_limit >= HUGE {
             HUGE
         } else {
             PAGE
         };
+        let limit = Self::limit_of(config, unit)?;
+        let bytes = (limit as usize * size_of::<K::Bucket>()).next_multiple_of(unit);
+        Self::over(config, limit, Memory::reserve(bytes, config.pages)?)
+    }
+
+    /// Buckets that the bound on memory, in whole units, has room for.
+    pub(crate) fn limit_of(config: &Config, unit: usize) -> Result<u32, ConfigError> {
         let bucket = size_of::<K::Bucket>();
         let bytes = config.memory_limit / unit * unit;
         let limit =
@@ -162,18 +169,24 @@ impl<K: FlowKey> FlowTable<K> {
                 most,
             });
         }
+        Ok(limit)
+    }
+
+    /// A table over memory for `limit` buckets that is empty.
+    pub(crate) fn over(
+        config: &Config,
+        limit: u32,
+        memory: Memory<K::Bucket>,
+    ) -> Result<Self, ConfigError> {
         Ok(Self {
-            memory: Memory::reserve(
-                (limit as usize * bucket).next_multiple_of(unit),
-                config.pages,
-            )?,
+            memory,
             shape: Shape::new((Self::buckets_for(config.expected_entries) as u32).min(limit)),
             limit,
             engine: Picked::new(config.hash_key, config.hash_function),
             mixer: Mixer {
                 multiplier: multiplier(config.hash_key),
             },
-            ages,
+            ages: Ages::new(&config.timeouts)?,
             entries: 0,
             counters: Counters::default(),
             age_cursor: 0,
@@ -181,7 +194,13 @@ impl<K: FlowKey> FlowTable<K> {
             reached: Vec::with_capacity(SEARCH),
             scans: Vec::new(),
             scans_opened: 0,
+            config: *config,
         })
+    }
+
+    /// What the table was made from.
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Connections in the table.

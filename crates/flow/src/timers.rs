@@ -111,21 +111,25 @@ impl Timeouts {
         }
     }
 
-    fn check(&self) -> Result<(), InvalidTimeout> {
-        let fields = [
-            ("tcp_unanswered", self.tcp_unanswered),
-            ("tcp_handshake", self.tcp_handshake),
-            ("tcp_established", self.tcp_established),
-            ("tcp_half_closed", self.tcp_half_closed),
-            ("tcp_closed", self.tcp_closed),
-            ("tcp_reset", self.tcp_reset),
-            ("tcp_picked_up", self.tcp_picked_up),
-            ("udp_unanswered", self.udp_unanswered),
-            ("udp_answered", self.udp_answered),
-            ("icmp", self.icmp),
-            ("other", self.other),
-        ];
-        for (field, seconds) in fields {
+    /// Every idle time, in the order of [`FIELDS`].
+    pub(crate) fn each_mut(&mut self) -> [&mut u32; 11] {
+        [
+            &mut self.tcp_unanswered,
+            &mut self.tcp_handshake,
+            &mut self.tcp_established,
+            &mut self.tcp_half_closed,
+            &mut self.tcp_closed,
+            &mut self.tcp_reset,
+            &mut self.tcp_picked_up,
+            &mut self.udp_unanswered,
+            &mut self.udp_answered,
+            &mut self.icmp,
+            &mut self.other,
+        ]
+    }
+
+    fn check(mut self) -> Result<(), InvalidTimeout> {
+        for (field, &mut seconds) in FIELDS.into_iter().zip(self.each_mut()) {
             if seconds == 0 || seconds > MAX_IDLE {
                 return Err(InvalidTimeout { field, seconds });
             }
@@ -133,6 +137,21 @@ impl Timeouts {
         Ok(())
     }
 }
+
+/// Names of the fields of [`Timeouts`].
+const FIELDS: [&str; 11] = [
+    "tcp_unanswered",
+    "tcp_handshake",
+    "tcp_established",
+    "tcp_half_closed",
+    "tcp_closed",
+    "tcp_reset",
+    "tcp_picked_up",
+    "udp_unanswered",
+    "udp_answered",
+    "icmp",
+    "other",
+];
 
 #[derive(Clone, Copy, Debug)]
 struct Unit {
