@@ -13,6 +13,7 @@ unformatted=$(git ls-files '*.go' | grep -v '^gen/' | xargs -r gofmt -l)
 
 say "go vet, staticcheck"
 go vet ./... || fail "go vet"
+go vet -tags faults ./internal/fault || fail "go vet of the fault points, which only tests build"
 staticcheck $(go list ./... | grep -v '/gen/') || fail "staticcheck"
 
 say "cargo fmt, clippy"

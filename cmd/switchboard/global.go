@@ -23,7 +23,7 @@ type globalFlags struct {
 	credentials, engineering, algorithm, tokenFile, readyFile, level string
 	listen                                                           []string
 	engineeringLimit, patience, drainLimit, deleteDrainLimit         time.Duration
-	keepEstimate                                                     bool
+	keepEstimate, newSelectionSeed                                   bool
 }
 
 func newGlobalCommand() *cobra.Command {
@@ -55,6 +55,8 @@ func newGlobalCommand() *cobra.Command {
 	f.DurationVar(&flags.drainLimit, "drain-limit", 0, "how long a replaced version keeps its connections (default 1h)")
 	f.DurationVar(&flags.deleteDrainLimit, "delete-drain-limit", 0, "how long a deleted chain keeps its connections (default 30s)")
 	f.BoolVar(&flags.keepEstimate, "keep-estimate", false, "plan for the customer's estimate, never for measured traffic")
+	f.BoolVar(&flags.newSelectionSeed, "new-selection-seed", false,
+		"replace the secret by which forwarders choose instances; established connections stay where they are")
 	f.StringVar(&flags.readyFile, "ready-file", "", "write this file when the API is served")
 	f.StringVar(&flags.level, "log-level", "info", "debug, info, warn or error")
 	_ = command.MarkFlagRequired("credentials")
@@ -87,7 +89,8 @@ func runGlobal(ctx context.Context, flags *globalFlags, log *slog.Logger) error 
 	defer connection.Close()
 	g, err := global.Open(ctx, global.Config{Connection: connection, Logger: log, Patience: flags.patience,
 		DrainLimit: flags.drainLimit, DeleteDrainLimit: flags.deleteDrainLimit, Measure: global.MeasurePolicy{Off: flags.keepEstimate},
-		Engineering: global.Command{Path: program, Algorithm: flags.algorithm, TimeLimit: flags.engineeringLimit}})
+		NewSelectionSeed: flags.newSelectionSeed,
+		Engineering:      global.Command{Path: program, Algorithm: flags.algorithm, TimeLimit: flags.engineeringLimit}})
 	if err != nil {
 		return err
 	}

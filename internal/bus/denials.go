@@ -19,10 +19,10 @@ type denialWatch struct {
 	denied bool
 }
 
-// watch cancels a call when a subject with one of two parts is refused, until release, which reports whether that
+// watch cancels a call when a subject with one of the parts is refused, until release, which reports whether that
 // happened.
-func (d *denials) watch(stream, subject string, cancel context.CancelFunc) (release func() bool) {
-	w := &denialWatch{parts: []string{stream + ".", stream + "\"", subject}, cancel: cancel}
+func (d *denials) watch(cancel context.CancelFunc, parts ...string) (release func() bool) {
+	w := &denialWatch{parts: parts, cancel: cancel}
 	d.mu.Lock()
 	if d.waiting == nil {
 		d.waiting = map[*denialWatch]struct{}{}

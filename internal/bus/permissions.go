@@ -1,10 +1,25 @@
 package bus
 
 import (
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
+
+// platformServices are those that only controllers may ask, here or at another site: they give out the platform's secrets.
+const platformServices = "platform.>"
+
+// readingOf are the subjects by which a bucket can be read.
+func readingOf(bucket string) []string {
+	stream := "KV_" + bucket
+	return []string{
+		"$JS.API.DIRECT.GET." + stream, "$JS.API.DIRECT.GET." + stream + ".>", "$JS.API.STREAM.MSG.GET." + stream,
+		"$JS.API.CONSUMER.CREATE." + stream, "$JS.API.CONSUMER.CREATE." + stream + ".>", "$JS.API.CONSUMER.DURABLE.CREATE." + stream + ".>",
+		"$JS.API.CONSUMER.MSG.NEXT." + stream + ".>", "$JS.API.STREAM.SNAPSHOT." + stream,
+		"$JS.API.STREAM.UPDATE." + stream, "$JS.API.STREAM.RESTORE." + stream,
+	}
+}
 
 // permissions says what an agent's connection may publish and subscribe to. Nothing else passes.
 func permissions(kind Kind, name string) *server.Permissions {
@@ -22,8 +37,9 @@ func permissions(kind Kind, name string) *server.Permissions {
 		}
 	case KindService:
 		return &server.Permissions{
-			Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: []string{"$KV." + viewBucket + ".>",
-				"$KV." + rulesBucket + ".>", "$SYS.>", "_INBOX.>"}},
+			Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: slices.Concat([]string{"$KV." + viewBucket + ".>",
+				"$KV." + rulesBucket + ".>", "$KV." + globalBucket + ".>", "$SYS.>", "_INBOX.>", "call.*." + platformServices, "serve." + platformServices},
+				readingOf(rulesBucket), readingOf(globalBucket))},
 			Subscribe: &server.SubjectPermission{Allow: []string{inbox, "serve.>"}},
 			Response:  replies,
 		}

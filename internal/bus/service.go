@@ -158,8 +158,11 @@ func (c *Connection) Request(ctx context.Context, site, service string, payload 
 	m.Data = payload
 	m.Header.Set(agentHeader, c.Agent())
 	m.Header.Set(timeoutHeader, strconv.FormatInt(max(1, timeoutOf(ctx).Milliseconds()), 10))
+	release := c.denials.watch(cancel, `"`+m.Subject+`"`)
 	reply, err := requestOver(ctx, c.nc, m, c.disturbance())
-	switch {
+	switch denied := release(); {
+	case denied:
+		return nil, fmt.Errorf("%w: %s at site %s", ErrDenied, service, site)
 	case err == nil:
 	case errors.Is(err, nats.ErrNoResponders) && site == c.Site():
 		return nil, fmt.Errorf("%w: %s at site %s", ErrNoSuchService, service, site)

@@ -18,6 +18,7 @@ const (
 	viewBucket   = "view"   // what other sites published, keys <site>.<key>
 	rulesBucket  = "rules"  // forwarders' rules, keys <forwarder>.>
 	statusBucket = "status" // forwarders' reports, keys <forwarder>.>
+	globalBucket = "global" // the Global Switchboard's own
 )
 
 const (
@@ -126,7 +127,7 @@ func (s *Store) attempt(ctx context.Context, call func(context.Context) error) e
 			return err
 		}
 		once, cancel := context.WithTimeout(ctx, requestPatience)
-		release := s.c.denials.watch("KV_"+s.bucket, "$KV."+s.bucket+".", cancel)
+		release := s.c.denials.watch(cancel, s.stream()+".", s.stream()+`"`, s.subject(""))
 		err := call(once)
 		cancel()
 		if release() {

@@ -20,6 +20,7 @@ const (
 	labelPrefix       = "label"       // label.<number>: who holds it
 	transactionPrefix = "transaction" // transaction.<id>: TransactionRecord
 	journalKey        = "apply"       // ApplyJournal, while an apply is being stored
+	seedKey           = "selection-seed"
 )
 
 func owner(customer chain.CustomerName) string {

@@ -65,7 +65,7 @@ func (g *Global) withdraw(ctx context.Context, key string) error {
 func (g *Global) directory() map[string]proto.Message {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	records := map[string]proto.Message{}
+	records := map[string]proto.Message{bus.Key(directoryPrefix, "platform"): g.platformRecord()}
 	for key, m := range g.messages {
 		switch key.Kind {
 		case chain.KindSite:

@@ -16,7 +16,7 @@
 // # Files
 //
 //	global desired apply journal     what is wanted, and how it changes
-//	directory label                  what sites are told of it; labels
+//	directory label seed             what sites are told of it; labels; the secret of their choices
 //	worker plan model engineering    one chain's way to its plan
 //	transaction participant          two-phase commit and recovery
 //	activate drain                   make before break, and the end of old versions
@@ -56,8 +56,10 @@ type Config struct {
 	RetryInterval time.Duration
 	// Measure says how measured traffic replaces the customer's estimate.
 	Measure MeasurePolicy
-	Now     func() time.Time
-	Logger  *slog.Logger
+	// NewSelectionSeed replaces the secret by which forwarders choose instances. Established connections stay where they are.
+	NewSelectionSeed bool
+	Now              func() time.Time
+	Logger           *slog.Logger
 }
 
 func (c *Config) defaults() {
@@ -94,6 +96,7 @@ type Global struct {
 	changes      *broadcast
 	coordinate   *coordinator
 	planning     chan struct{} // bounds plans made at once
+	seed         []byte        // of the forwarders' choice of instances; set once
 
 	applying sync.Mutex // held while desired resources change
 	// changed counts changes of desired resources.
@@ -153,7 +156,7 @@ func (g *Global) read(ctx context.Context) (err error) {
 		return err
 	}
 	for _, step := range []func(context.Context) error{g.readResources, g.finishJournal, g.readChains, g.readLabels,
-		g.coordinate.read, g.publishDirectory, g.releaseStrayLabels} {
+		g.coordinate.read, g.readSeed, g.publishDirectory, g.releaseStrayLabels} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -168,6 +171,10 @@ func (g *Global) Run(ctx context.Context, ready func()) error {
 		return err
 	}
 	defer g.connection.Unserve(transactionService)
+	if err := g.connection.Serve(seedService, g.giveSeed); err != nil {
+		return err
+	}
+	defer g.connection.Unserve(seedService)
 	ctx, cancel := context.WithCancel(ctx)
 	defer g.run.Wait()
 	defer cancel()

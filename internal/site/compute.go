@@ -94,7 +94,7 @@ func (c *computation) ruleSet(f Forwarder) *rules.RuleSet {
 	set := &rules.RuleSet{
 		Site: c.in.Site, Forwarder: f.Name,
 		Underlay: &rules.Underlay{Port: f.Interface, Addresses: []string{f.TunnelAddress}, Gateways: f.Gateways, Mtu: f.MTU, Vni: VNI},
-		Edges:    c.edges(f.Name),
+		Edges:    c.edges(f.Name), SelectionSeed: c.in.Seed,
 	}
 	for _, p := range c.paths {
 		if served := c.servicePath(p, f.Name, stages); served != nil {

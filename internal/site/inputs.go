@@ -43,6 +43,8 @@ type Inputs struct {
 	Ports map[string][]string
 	// Remote are the forwarders of other sites.
 	Remote []*control.ForwarderRecord
+	// Seed is the secret of the forwarders' choices, 16 bytes; empty where the platform has none.
+	Seed []byte
 	// Previous are the rules published last, by forwarder.
 	Previous map[string]*rules.RuleSet
 }

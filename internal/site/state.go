@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -28,6 +29,7 @@ type state struct {
 	present     map[string]bool                    // forwarders that live
 	usableEdges map[EdgeKey]string                 // by forwarder
 	liveness    liveness
+	seed        seed
 	// distances is nil when links have changed.
 	distances func(from, to string) float64
 }
@@ -127,9 +129,21 @@ func (s *state) hearDirectory(rest string, e bus.Event) error {
 		return keep(s.directory.vnfs, tokens[2], e, &control.VnfRecord{}, nil)
 	case "deployment":
 		return keep(s.directory.deployments, e.Key, e, &control.DeploymentRecord{}, nil)
+	case "platform":
+		return s.hearPlatform(e)
 	case "edge":
 		return keep(s.directory.edges, e.Key, e, &control.EdgeRecord{}, func(r *control.EdgeRecord) bool { return r.Spec != nil })
 	}
+	return nil
+}
+
+// hearPlatform takes what all sites must have alike.
+func (s *state) hearPlatform(e bus.Event) error {
+	record := &control.PlatformRecord{}
+	if err := proto.Unmarshal(e.Value, record); err != nil {
+		return err
+	}
+	s.seed.digest, s.seed.again = record.SelectionSeedDigest, time.Time{}
 	return nil
 }
 

@@ -146,6 +146,7 @@ func (s *Switchboard) restore(ctx context.Context) error {
 		}
 		s.results.rules[e.Key] = set
 	}
+	s.state.seed.takeFromRules(s.results.rules)
 	return nil
 }
 
@@ -253,6 +254,7 @@ func (s *Switchboard) turn(ctx context.Context, patienceOver bool) error {
 	if !s.state.topicsSynchronised(s.config.GlobalSite) {
 		return nil
 	}
+	s.askForSeed(ctx)
 	if s.rulesDue || s.results.countsDue {
 		s.rulesDue = s.lookAtEdges() || s.rulesDue
 	}
@@ -285,6 +287,9 @@ func (s *Switchboard) makeRules(ctx, limited context.Context, patienceOver bool)
 	// The agent has a moment to follow, so that forwarders get one set of rules and not two.
 	if s.state.observed == nil || s.state.observed.Sequence < s.results.wantSequence && time.Since(s.results.wantedAt) < agentPatience {
 		return false, nil
+	}
+	if !s.state.seed.isCurrent() && !patienceOver {
+		return false, nil // the choices of new connections would change twice
 	}
 	// Until other sites' forwarders are known again, rules would lack them: the old ones are better.
 	if !s.results.computed && !patienceOver && !s.state.allSynchronised() {
@@ -355,7 +360,7 @@ func (s *Switchboard) publishRules(ctx context.Context, result Result) error {
 
 func (s *Switchboard) inputs() Inputs {
 	in := Inputs{Site: s.config.Site, Forwarders: s.config.Forwarders, UsableEdges: s.state.usableEdges,
-		Latency: s.state.latency(), Previous: s.results.rules}
+		Latency: s.state.latency(), Previous: s.results.rules, Seed: s.state.seed.value}
 	for _, e := range s.state.directory.edges {
 		in.Edges = append(in.Edges, e)
 	}

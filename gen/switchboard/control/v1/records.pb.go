@@ -14,6 +14,7 @@
 //     directory.vnf.<vnf>                   VnfRecord
 //     directory.deployment.<deployment>     DeploymentRecord
 //     directory.edge.<edge>                 EdgeRecord (desired)   key <customer or "-">.<edge>
+//     directory.platform                    PlatformRecord
 //     chain.<customer>.<chain>              ChainRecord
 //   at every site, by its Local Switchboard and agents
 //     forwarder.<forwarder>                 ForwarderRecord
@@ -27,6 +28,7 @@
 // Services reachable by (site, service):
 //   at the site of a VNF controller    "vnf.<vnf>"     ParticipantRequest -> ParticipantReply
 //   at every site                      "edge"          ParticipantRequest -> ParticipantReply
+//   at the global site                 "platform.selection-seed"   nothing -> SelectionSeed; for Local Switchboards only
 
 package controlv1
 
@@ -433,6 +435,98 @@ func (x *EdgeRecord) GetSpec() *v1.EdgeSpec {
 	return nil
 }
 
+// PlatformRecord is what every site must have alike, without the secrets themselves.
+type PlatformRecord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// SHA-256 of the selection seed in force, so that sites notice a new one and know what they were given.
+	SelectionSeedDigest []byte `protobuf:"bytes,1,opt,name=selection_seed_digest,json=selectionSeedDigest,proto3" json:"selection_seed_digest,omitempty"`
+	unknownFields       protoimpl.UnknownFields
+	sizeCache           protoimpl.SizeCache
+}
+
+func (x *PlatformRecord) Reset() {
+	*x = PlatformRecord{}
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlatformRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlatformRecord) ProtoMessage() {}
+
+func (x *PlatformRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlatformRecord.ProtoReflect.Descriptor instead.
+func (*PlatformRecord) Descriptor() ([]byte, []int) {
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PlatformRecord) GetSelectionSeedDigest() []byte {
+	if x != nil {
+		return x.SelectionSeedDigest
+	}
+	return nil
+}
+
+// SelectionSeed is the secret of RuleSet.selection_seed. It is never published.
+type SelectionSeed struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 16 bytes.
+	Seed          []byte `protobuf:"bytes,1,opt,name=seed,proto3" json:"seed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SelectionSeed) Reset() {
+	*x = SelectionSeed{}
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SelectionSeed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SelectionSeed) ProtoMessage() {}
+
+func (x *SelectionSeed) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SelectionSeed.ProtoReflect.Descriptor instead.
+func (*SelectionSeed) Descriptor() ([]byte, []int) {
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SelectionSeed) GetSeed() []byte {
+	if x != nil {
+		return x.Seed
+	}
+	return nil
+}
+
 // ChainRecord is a chain's plan: everything sites need to make rules from.
 type ChainRecord struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -452,7 +546,7 @@ type ChainRecord struct {
 
 func (x *ChainRecord) Reset() {
 	*x = ChainRecord{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[5]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -464,7 +558,7 @@ func (x *ChainRecord) String() string {
 func (*ChainRecord) ProtoMessage() {}
 
 func (x *ChainRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[5]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -477,7 +571,7 @@ func (x *ChainRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainRecord.ProtoReflect.Descriptor instead.
 func (*ChainRecord) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{5}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ChainRecord) GetCustomer() string {
@@ -543,7 +637,7 @@ type ChainVersion struct {
 
 func (x *ChainVersion) Reset() {
 	*x = ChainVersion{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[6]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -555,7 +649,7 @@ func (x *ChainVersion) String() string {
 func (*ChainVersion) ProtoMessage() {}
 
 func (x *ChainVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[6]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -568,7 +662,7 @@ func (x *ChainVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainVersion.ProtoReflect.Descriptor instead.
 func (*ChainVersion) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{6}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ChainVersion) GetChainLabel() uint32 {
@@ -637,7 +731,7 @@ type PlannedVnf struct {
 
 func (x *PlannedVnf) Reset() {
 	*x = PlannedVnf{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[7]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -649,7 +743,7 @@ func (x *PlannedVnf) String() string {
 func (*PlannedVnf) ProtoMessage() {}
 
 func (x *PlannedVnf) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[7]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -662,7 +756,7 @@ func (x *PlannedVnf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedVnf.ProtoReflect.Descriptor instead.
 func (*PlannedVnf) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{7}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PlannedVnf) GetVnf() string {
@@ -695,7 +789,7 @@ type PlannedEdge struct {
 
 func (x *PlannedEdge) Reset() {
 	*x = PlannedEdge{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[8]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +801,7 @@ func (x *PlannedEdge) String() string {
 func (*PlannedEdge) ProtoMessage() {}
 
 func (x *PlannedEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[8]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +814,7 @@ func (x *PlannedEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedEdge.ProtoReflect.Descriptor instead.
 func (*PlannedEdge) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{8}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PlannedEdge) GetSite() string {
@@ -775,7 +869,7 @@ type PlannedRoute struct {
 
 func (x *PlannedRoute) Reset() {
 	*x = PlannedRoute{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[9]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +881,7 @@ func (x *PlannedRoute) String() string {
 func (*PlannedRoute) ProtoMessage() {}
 
 func (x *PlannedRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[9]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +894,7 @@ func (x *PlannedRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlannedRoute.ProtoReflect.Descriptor instead.
 func (*PlannedRoute) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{9}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PlannedRoute) GetIngressSite() string {
@@ -867,7 +961,7 @@ type ForwarderRecord struct {
 
 func (x *ForwarderRecord) Reset() {
 	*x = ForwarderRecord{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[10]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -879,7 +973,7 @@ func (x *ForwarderRecord) String() string {
 func (*ForwarderRecord) ProtoMessage() {}
 
 func (x *ForwarderRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[10]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -892,7 +986,7 @@ func (x *ForwarderRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForwarderRecord.ProtoReflect.Descriptor instead.
 func (*ForwarderRecord) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{10}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ForwarderRecord) GetSite() string {
@@ -979,7 +1073,7 @@ type InstanceRecord struct {
 
 func (x *InstanceRecord) Reset() {
 	*x = InstanceRecord{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[11]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -991,7 +1085,7 @@ func (x *InstanceRecord) String() string {
 func (*InstanceRecord) ProtoMessage() {}
 
 func (x *InstanceRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[11]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1004,7 +1098,7 @@ func (x *InstanceRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceRecord.ProtoReflect.Descriptor instead.
 func (*InstanceRecord) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{11}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *InstanceRecord) GetSite() string {
@@ -1055,7 +1149,7 @@ type EdgeObserved struct {
 
 func (x *EdgeObserved) Reset() {
 	*x = EdgeObserved{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[12]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1067,7 +1161,7 @@ func (x *EdgeObserved) String() string {
 func (*EdgeObserved) ProtoMessage() {}
 
 func (x *EdgeObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[12]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1080,7 +1174,7 @@ func (x *EdgeObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EdgeObserved.ProtoReflect.Descriptor instead.
 func (*EdgeObserved) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{12}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *EdgeObserved) GetSite() string {
@@ -1137,7 +1231,7 @@ type ChainProgress struct {
 
 func (x *ChainProgress) Reset() {
 	*x = ChainProgress{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[13]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1149,7 +1243,7 @@ func (x *ChainProgress) String() string {
 func (*ChainProgress) ProtoMessage() {}
 
 func (x *ChainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[13]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1162,7 +1256,7 @@ func (x *ChainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainProgress.ProtoReflect.Descriptor instead.
 func (*ChainProgress) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{13}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ChainProgress) GetSite() string {
@@ -1228,7 +1322,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[14]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1334,7 @@ func (x *Measurement) String() string {
 func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[14]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1347,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{14}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Measurement) GetSite() string {
@@ -1312,7 +1406,7 @@ type StageMeasurement struct {
 
 func (x *StageMeasurement) Reset() {
 	*x = StageMeasurement{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[15]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1324,7 +1418,7 @@ func (x *StageMeasurement) String() string {
 func (*StageMeasurement) ProtoMessage() {}
 
 func (x *StageMeasurement) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[15]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1337,7 +1431,7 @@ func (x *StageMeasurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageMeasurement.ProtoReflect.Descriptor instead.
 func (*StageMeasurement) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{15}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StageMeasurement) GetChainLabel() uint32 {
@@ -1428,7 +1522,7 @@ type AllocationRecord struct {
 
 func (x *AllocationRecord) Reset() {
 	*x = AllocationRecord{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[16]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1534,7 @@ func (x *AllocationRecord) String() string {
 func (*AllocationRecord) ProtoMessage() {}
 
 func (x *AllocationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[16]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1547,7 @@ func (x *AllocationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationRecord.ProtoReflect.Descriptor instead.
 func (*AllocationRecord) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{16}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AllocationRecord) GetVnf() string {
@@ -1515,7 +1609,7 @@ type SiteLoad struct {
 
 func (x *SiteLoad) Reset() {
 	*x = SiteLoad{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[17]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1621,7 @@ func (x *SiteLoad) String() string {
 func (*SiteLoad) ProtoMessage() {}
 
 func (x *SiteLoad) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[17]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1634,7 @@ func (x *SiteLoad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLoad.ProtoReflect.Descriptor instead.
 func (*SiteLoad) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{17}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SiteLoad) GetSite() string {
@@ -1573,7 +1667,7 @@ type ParticipantRequest struct {
 
 func (x *ParticipantRequest) Reset() {
 	*x = ParticipantRequest{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[18]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1679,7 @@ func (x *ParticipantRequest) String() string {
 func (*ParticipantRequest) ProtoMessage() {}
 
 func (x *ParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[18]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1692,7 @@ func (x *ParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParticipantRequest.ProtoReflect.Descriptor instead.
 func (*ParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{18}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ParticipantRequest) GetTransaction() string {
@@ -1685,7 +1779,7 @@ type Prepare struct {
 
 func (x *Prepare) Reset() {
 	*x = Prepare{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[19]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1791,7 @@ func (x *Prepare) String() string {
 func (*Prepare) ProtoMessage() {}
 
 func (x *Prepare) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[19]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1804,7 @@ func (x *Prepare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prepare.ProtoReflect.Descriptor instead.
 func (*Prepare) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{19}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Prepare) GetCustomer() string {
@@ -1773,7 +1867,7 @@ type Allocation struct {
 
 func (x *Allocation) Reset() {
 	*x = Allocation{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[20]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1879,7 @@ func (x *Allocation) String() string {
 func (*Allocation) ProtoMessage() {}
 
 func (x *Allocation) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[20]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1892,7 @@ func (x *Allocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Allocation.ProtoReflect.Descriptor instead.
 func (*Allocation) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{20}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Allocation) GetPosition() uint32 {
@@ -1834,7 +1928,7 @@ type EdgeBinding struct {
 
 func (x *EdgeBinding) Reset() {
 	*x = EdgeBinding{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[21]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1846,7 +1940,7 @@ func (x *EdgeBinding) String() string {
 func (*EdgeBinding) ProtoMessage() {}
 
 func (x *EdgeBinding) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[21]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1859,7 +1953,7 @@ func (x *EdgeBinding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EdgeBinding.ProtoReflect.Descriptor instead.
 func (*EdgeBinding) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{21}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EdgeBinding) GetEdge() string {
@@ -1899,7 +1993,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[22]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1911,7 +2005,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[22]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1924,7 +2018,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{22}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{24}
 }
 
 // Abort releases a reservation, also one never seen (a late Prepare is then refused).
@@ -1936,7 +2030,7 @@ type Abort struct {
 
 func (x *Abort) Reset() {
 	*x = Abort{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[23]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1948,7 +2042,7 @@ func (x *Abort) String() string {
 func (*Abort) ProtoMessage() {}
 
 func (x *Abort) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[23]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1961,7 +2055,7 @@ func (x *Abort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Abort.ProtoReflect.Descriptor instead.
 func (*Abort) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{23}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{25}
 }
 
 type ParticipantReply struct {
@@ -1975,7 +2069,7 @@ type ParticipantReply struct {
 
 func (x *ParticipantReply) Reset() {
 	*x = ParticipantReply{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[24]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1987,7 +2081,7 @@ func (x *ParticipantReply) String() string {
 func (*ParticipantReply) ProtoMessage() {}
 
 func (x *ParticipantReply) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[24]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2000,7 +2094,7 @@ func (x *ParticipantReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParticipantReply.ProtoReflect.Descriptor instead.
 func (*ParticipantReply) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{24}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ParticipantReply) GetAccepted() bool {
@@ -2034,7 +2128,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[25]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2046,7 +2140,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[25]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2059,7 +2153,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{25}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Rejection) GetParticipant() string {
@@ -2114,7 +2208,7 @@ type TransactionQuery struct {
 
 func (x *TransactionQuery) Reset() {
 	*x = TransactionQuery{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[26]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2126,7 +2220,7 @@ func (x *TransactionQuery) String() string {
 func (*TransactionQuery) ProtoMessage() {}
 
 func (x *TransactionQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[26]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2139,7 +2233,7 @@ func (x *TransactionQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionQuery.ProtoReflect.Descriptor instead.
 func (*TransactionQuery) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{26}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TransactionQuery) GetTransaction() string {
@@ -2158,7 +2252,7 @@ type TransactionOutcome struct {
 
 func (x *TransactionOutcome) Reset() {
 	*x = TransactionOutcome{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[27]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2264,7 @@ func (x *TransactionOutcome) String() string {
 func (*TransactionOutcome) ProtoMessage() {}
 
 func (x *TransactionOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[27]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2277,7 @@ func (x *TransactionOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionOutcome.ProtoReflect.Descriptor instead.
 func (*TransactionOutcome) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{27}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TransactionOutcome) GetState() TransactionState {
@@ -2209,7 +2303,7 @@ type TransactionRecord struct {
 
 func (x *TransactionRecord) Reset() {
 	*x = TransactionRecord{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[28]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2315,7 @@ func (x *TransactionRecord) String() string {
 func (*TransactionRecord) ProtoMessage() {}
 
 func (x *TransactionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[28]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2328,7 @@ func (x *TransactionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionRecord.ProtoReflect.Descriptor instead.
 func (*TransactionRecord) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TransactionRecord) GetTransaction() string {
@@ -2292,7 +2386,7 @@ type Participant struct {
 
 func (x *Participant) Reset() {
 	*x = Participant{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[29]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2304,7 +2398,7 @@ func (x *Participant) String() string {
 func (*Participant) ProtoMessage() {}
 
 func (x *Participant) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[29]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2317,7 +2411,7 @@ func (x *Participant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Participant.ProtoReflect.Descriptor instead.
 func (*Participant) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Participant) GetSite() string {
@@ -2372,7 +2466,7 @@ type ChainState struct {
 
 func (x *ChainState) Reset() {
 	*x = ChainState{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[30]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2478,7 @@ func (x *ChainState) String() string {
 func (*ChainState) ProtoMessage() {}
 
 func (x *ChainState) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[30]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2397,7 +2491,7 @@ func (x *ChainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainState.ProtoReflect.Descriptor instead.
 func (*ChainState) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ChainState) GetCustomer() string {
@@ -2468,7 +2562,7 @@ type ApplyJournal struct {
 
 func (x *ApplyJournal) Reset() {
 	*x = ApplyJournal{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[31]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2574,7 @@ func (x *ApplyJournal) String() string {
 func (*ApplyJournal) ProtoMessage() {}
 
 func (x *ApplyJournal) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[31]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2587,7 @@ func (x *ApplyJournal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJournal.ProtoReflect.Descriptor instead.
 func (*ApplyJournal) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ApplyJournal) GetResources() []*v1.Resource {
@@ -2536,7 +2630,11 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"EdgeRecord\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x1a\n" +
 	"\bcustomer\x18\x02 \x01(\tR\bcustomer\x120\n" +
-	"\x04spec\x18\x03 \x01(\v2\x1c.switchboard.api.v1.EdgeSpecR\x04spec\"\xf8\x01\n" +
+	"\x04spec\x18\x03 \x01(\v2\x1c.switchboard.api.v1.EdgeSpecR\x04spec\"D\n" +
+	"\x0ePlatformRecord\x122\n" +
+	"\x15selection_seed_digest\x18\x01 \x01(\fR\x13selectionSeedDigest\"#\n" +
+	"\rSelectionSeed\x12\x12\n" +
+	"\x04seed\x18\x01 \x01(\fR\x04seed\"\xf8\x01\n" +
 	"\vChainRecord\x12\x1a\n" +
 	"\bcustomer\x18\x01 \x01(\tR\bcustomer\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\tR\x05chain\x12\x1a\n" +
@@ -2748,7 +2846,7 @@ func file_switchboard_control_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_control_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_switchboard_control_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
+var file_switchboard_control_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_switchboard_control_v1_records_proto_goTypes = []any{
 	(VersionState)(0),            // 0: switchboard.control.v1.VersionState
 	(TransactionState)(0),        // 1: switchboard.control.v1.TransactionState
@@ -2757,91 +2855,93 @@ var file_switchboard_control_v1_records_proto_goTypes = []any{
 	(*VnfRecord)(nil),            // 4: switchboard.control.v1.VnfRecord
 	(*DeploymentRecord)(nil),     // 5: switchboard.control.v1.DeploymentRecord
 	(*EdgeRecord)(nil),           // 6: switchboard.control.v1.EdgeRecord
-	(*ChainRecord)(nil),          // 7: switchboard.control.v1.ChainRecord
-	(*ChainVersion)(nil),         // 8: switchboard.control.v1.ChainVersion
-	(*PlannedVnf)(nil),           // 9: switchboard.control.v1.PlannedVnf
-	(*PlannedEdge)(nil),          // 10: switchboard.control.v1.PlannedEdge
-	(*PlannedRoute)(nil),         // 11: switchboard.control.v1.PlannedRoute
-	(*ForwarderRecord)(nil),      // 12: switchboard.control.v1.ForwarderRecord
-	(*InstanceRecord)(nil),       // 13: switchboard.control.v1.InstanceRecord
-	(*EdgeObserved)(nil),         // 14: switchboard.control.v1.EdgeObserved
-	(*ChainProgress)(nil),        // 15: switchboard.control.v1.ChainProgress
-	(*Measurement)(nil),          // 16: switchboard.control.v1.Measurement
-	(*StageMeasurement)(nil),     // 17: switchboard.control.v1.StageMeasurement
-	(*AllocationRecord)(nil),     // 18: switchboard.control.v1.AllocationRecord
-	(*SiteLoad)(nil),             // 19: switchboard.control.v1.SiteLoad
-	(*ParticipantRequest)(nil),   // 20: switchboard.control.v1.ParticipantRequest
-	(*Prepare)(nil),              // 21: switchboard.control.v1.Prepare
-	(*Allocation)(nil),           // 22: switchboard.control.v1.Allocation
-	(*EdgeBinding)(nil),          // 23: switchboard.control.v1.EdgeBinding
-	(*Commit)(nil),               // 24: switchboard.control.v1.Commit
-	(*Abort)(nil),                // 25: switchboard.control.v1.Abort
-	(*ParticipantReply)(nil),     // 26: switchboard.control.v1.ParticipantReply
-	(*Rejection)(nil),            // 27: switchboard.control.v1.Rejection
-	(*TransactionQuery)(nil),     // 28: switchboard.control.v1.TransactionQuery
-	(*TransactionOutcome)(nil),   // 29: switchboard.control.v1.TransactionOutcome
-	(*TransactionRecord)(nil),    // 30: switchboard.control.v1.TransactionRecord
-	(*Participant)(nil),          // 31: switchboard.control.v1.Participant
-	(*ChainState)(nil),           // 32: switchboard.control.v1.ChainState
-	(*ApplyJournal)(nil),         // 33: switchboard.control.v1.ApplyJournal
-	nil,                          // 34: switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
-	nil,                          // 35: switchboard.control.v1.ForwarderRecord.DropsEntry
-	nil,                          // 36: switchboard.control.v1.ChainProgress.FlowsEntry
-	nil,                          // 37: switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
-	(*v1.SiteSpec)(nil),          // 38: switchboard.api.v1.SiteSpec
-	(*v1.LinkSpec)(nil),          // 39: switchboard.api.v1.LinkSpec
-	(*v1.VnfSpec)(nil),           // 40: switchboard.api.v1.VnfSpec
-	(*v1.VnfDeploymentSpec)(nil), // 41: switchboard.api.v1.VnfDeploymentSpec
-	(*v1.EdgeSpec)(nil),          // 42: switchboard.api.v1.EdgeSpec
-	(v1.ChainPhase)(0),           // 43: switchboard.api.v1.ChainPhase
-	(*v1.Match)(nil),             // 44: switchboard.api.v1.Match
-	(*structpb.Struct)(nil),      // 45: google.protobuf.Struct
-	(*v1.VnfInstance)(nil),       // 46: switchboard.api.v1.VnfInstance
-	(*v1.ChainStatus)(nil),       // 47: switchboard.api.v1.ChainStatus
-	(*v1.Demand)(nil),            // 48: switchboard.api.v1.Demand
-	(*v1.Resource)(nil),          // 49: switchboard.api.v1.Resource
+	(*PlatformRecord)(nil),       // 7: switchboard.control.v1.PlatformRecord
+	(*SelectionSeed)(nil),        // 8: switchboard.control.v1.SelectionSeed
+	(*ChainRecord)(nil),          // 9: switchboard.control.v1.ChainRecord
+	(*ChainVersion)(nil),         // 10: switchboard.control.v1.ChainVersion
+	(*PlannedVnf)(nil),           // 11: switchboard.control.v1.PlannedVnf
+	(*PlannedEdge)(nil),          // 12: switchboard.control.v1.PlannedEdge
+	(*PlannedRoute)(nil),         // 13: switchboard.control.v1.PlannedRoute
+	(*ForwarderRecord)(nil),      // 14: switchboard.control.v1.ForwarderRecord
+	(*InstanceRecord)(nil),       // 15: switchboard.control.v1.InstanceRecord
+	(*EdgeObserved)(nil),         // 16: switchboard.control.v1.EdgeObserved
+	(*ChainProgress)(nil),        // 17: switchboard.control.v1.ChainProgress
+	(*Measurement)(nil),          // 18: switchboard.control.v1.Measurement
+	(*StageMeasurement)(nil),     // 19: switchboard.control.v1.StageMeasurement
+	(*AllocationRecord)(nil),     // 20: switchboard.control.v1.AllocationRecord
+	(*SiteLoad)(nil),             // 21: switchboard.control.v1.SiteLoad
+	(*ParticipantRequest)(nil),   // 22: switchboard.control.v1.ParticipantRequest
+	(*Prepare)(nil),              // 23: switchboard.control.v1.Prepare
+	(*Allocation)(nil),           // 24: switchboard.control.v1.Allocation
+	(*EdgeBinding)(nil),          // 25: switchboard.control.v1.EdgeBinding
+	(*Commit)(nil),               // 26: switchboard.control.v1.Commit
+	(*Abort)(nil),                // 27: switchboard.control.v1.Abort
+	(*ParticipantReply)(nil),     // 28: switchboard.control.v1.ParticipantReply
+	(*Rejection)(nil),            // 29: switchboard.control.v1.Rejection
+	(*TransactionQuery)(nil),     // 30: switchboard.control.v1.TransactionQuery
+	(*TransactionOutcome)(nil),   // 31: switchboard.control.v1.TransactionOutcome
+	(*TransactionRecord)(nil),    // 32: switchboard.control.v1.TransactionRecord
+	(*Participant)(nil),          // 33: switchboard.control.v1.Participant
+	(*ChainState)(nil),           // 34: switchboard.control.v1.ChainState
+	(*ApplyJournal)(nil),         // 35: switchboard.control.v1.ApplyJournal
+	nil,                          // 36: switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
+	nil,                          // 37: switchboard.control.v1.ForwarderRecord.DropsEntry
+	nil,                          // 38: switchboard.control.v1.ChainProgress.FlowsEntry
+	nil,                          // 39: switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
+	(*v1.SiteSpec)(nil),          // 40: switchboard.api.v1.SiteSpec
+	(*v1.LinkSpec)(nil),          // 41: switchboard.api.v1.LinkSpec
+	(*v1.VnfSpec)(nil),           // 42: switchboard.api.v1.VnfSpec
+	(*v1.VnfDeploymentSpec)(nil), // 43: switchboard.api.v1.VnfDeploymentSpec
+	(*v1.EdgeSpec)(nil),          // 44: switchboard.api.v1.EdgeSpec
+	(v1.ChainPhase)(0),           // 45: switchboard.api.v1.ChainPhase
+	(*v1.Match)(nil),             // 46: switchboard.api.v1.Match
+	(*structpb.Struct)(nil),      // 47: google.protobuf.Struct
+	(*v1.VnfInstance)(nil),       // 48: switchboard.api.v1.VnfInstance
+	(*v1.ChainStatus)(nil),       // 49: switchboard.api.v1.ChainStatus
+	(*v1.Demand)(nil),            // 50: switchboard.api.v1.Demand
+	(*v1.Resource)(nil),          // 51: switchboard.api.v1.Resource
 }
 var file_switchboard_control_v1_records_proto_depIdxs = []int32{
-	38, // 0: switchboard.control.v1.SiteRecord.spec:type_name -> switchboard.api.v1.SiteSpec
-	39, // 1: switchboard.control.v1.LinkRecord.spec:type_name -> switchboard.api.v1.LinkSpec
-	40, // 2: switchboard.control.v1.VnfRecord.spec:type_name -> switchboard.api.v1.VnfSpec
-	41, // 3: switchboard.control.v1.DeploymentRecord.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
-	42, // 4: switchboard.control.v1.EdgeRecord.spec:type_name -> switchboard.api.v1.EdgeSpec
-	43, // 5: switchboard.control.v1.ChainRecord.phase:type_name -> switchboard.api.v1.ChainPhase
-	8,  // 6: switchboard.control.v1.ChainRecord.versions:type_name -> switchboard.control.v1.ChainVersion
+	40, // 0: switchboard.control.v1.SiteRecord.spec:type_name -> switchboard.api.v1.SiteSpec
+	41, // 1: switchboard.control.v1.LinkRecord.spec:type_name -> switchboard.api.v1.LinkSpec
+	42, // 2: switchboard.control.v1.VnfRecord.spec:type_name -> switchboard.api.v1.VnfSpec
+	43, // 3: switchboard.control.v1.DeploymentRecord.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
+	44, // 4: switchboard.control.v1.EdgeRecord.spec:type_name -> switchboard.api.v1.EdgeSpec
+	45, // 5: switchboard.control.v1.ChainRecord.phase:type_name -> switchboard.api.v1.ChainPhase
+	10, // 6: switchboard.control.v1.ChainRecord.versions:type_name -> switchboard.control.v1.ChainVersion
 	0,  // 7: switchboard.control.v1.ChainVersion.state:type_name -> switchboard.control.v1.VersionState
-	44, // 8: switchboard.control.v1.ChainVersion.match:type_name -> switchboard.api.v1.Match
-	9,  // 9: switchboard.control.v1.ChainVersion.vnfs:type_name -> switchboard.control.v1.PlannedVnf
-	10, // 10: switchboard.control.v1.ChainVersion.ingress:type_name -> switchboard.control.v1.PlannedEdge
-	10, // 11: switchboard.control.v1.ChainVersion.egress:type_name -> switchboard.control.v1.PlannedEdge
-	11, // 12: switchboard.control.v1.ChainVersion.routes:type_name -> switchboard.control.v1.PlannedRoute
-	11, // 13: switchboard.control.v1.ChainVersion.next_routes:type_name -> switchboard.control.v1.PlannedRoute
-	45, // 14: switchboard.control.v1.PlannedVnf.options:type_name -> google.protobuf.Struct
-	34, // 15: switchboard.control.v1.ForwarderRecord.vnf_weights:type_name -> switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
-	35, // 16: switchboard.control.v1.ForwarderRecord.drops:type_name -> switchboard.control.v1.ForwarderRecord.DropsEntry
-	46, // 17: switchboard.control.v1.InstanceRecord.observed:type_name -> switchboard.api.v1.VnfInstance
-	36, // 18: switchboard.control.v1.ChainProgress.flows:type_name -> switchboard.control.v1.ChainProgress.FlowsEntry
-	17, // 19: switchboard.control.v1.Measurement.stages:type_name -> switchboard.control.v1.StageMeasurement
-	45, // 20: switchboard.control.v1.AllocationRecord.options:type_name -> google.protobuf.Struct
-	19, // 21: switchboard.control.v1.AllocationRecord.loads:type_name -> switchboard.control.v1.SiteLoad
-	21, // 22: switchboard.control.v1.ParticipantRequest.prepare:type_name -> switchboard.control.v1.Prepare
-	24, // 23: switchboard.control.v1.ParticipantRequest.commit:type_name -> switchboard.control.v1.Commit
-	25, // 24: switchboard.control.v1.ParticipantRequest.abort:type_name -> switchboard.control.v1.Abort
-	22, // 25: switchboard.control.v1.Prepare.allocations:type_name -> switchboard.control.v1.Allocation
-	23, // 26: switchboard.control.v1.Prepare.edges:type_name -> switchboard.control.v1.EdgeBinding
-	45, // 27: switchboard.control.v1.Allocation.options:type_name -> google.protobuf.Struct
-	19, // 28: switchboard.control.v1.Allocation.loads:type_name -> switchboard.control.v1.SiteLoad
-	44, // 29: switchboard.control.v1.EdgeBinding.match:type_name -> switchboard.api.v1.Match
-	27, // 30: switchboard.control.v1.ParticipantReply.rejection:type_name -> switchboard.control.v1.Rejection
+	46, // 8: switchboard.control.v1.ChainVersion.match:type_name -> switchboard.api.v1.Match
+	11, // 9: switchboard.control.v1.ChainVersion.vnfs:type_name -> switchboard.control.v1.PlannedVnf
+	12, // 10: switchboard.control.v1.ChainVersion.ingress:type_name -> switchboard.control.v1.PlannedEdge
+	12, // 11: switchboard.control.v1.ChainVersion.egress:type_name -> switchboard.control.v1.PlannedEdge
+	13, // 12: switchboard.control.v1.ChainVersion.routes:type_name -> switchboard.control.v1.PlannedRoute
+	13, // 13: switchboard.control.v1.ChainVersion.next_routes:type_name -> switchboard.control.v1.PlannedRoute
+	47, // 14: switchboard.control.v1.PlannedVnf.options:type_name -> google.protobuf.Struct
+	36, // 15: switchboard.control.v1.ForwarderRecord.vnf_weights:type_name -> switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
+	37, // 16: switchboard.control.v1.ForwarderRecord.drops:type_name -> switchboard.control.v1.ForwarderRecord.DropsEntry
+	48, // 17: switchboard.control.v1.InstanceRecord.observed:type_name -> switchboard.api.v1.VnfInstance
+	38, // 18: switchboard.control.v1.ChainProgress.flows:type_name -> switchboard.control.v1.ChainProgress.FlowsEntry
+	19, // 19: switchboard.control.v1.Measurement.stages:type_name -> switchboard.control.v1.StageMeasurement
+	47, // 20: switchboard.control.v1.AllocationRecord.options:type_name -> google.protobuf.Struct
+	21, // 21: switchboard.control.v1.AllocationRecord.loads:type_name -> switchboard.control.v1.SiteLoad
+	23, // 22: switchboard.control.v1.ParticipantRequest.prepare:type_name -> switchboard.control.v1.Prepare
+	26, // 23: switchboard.control.v1.ParticipantRequest.commit:type_name -> switchboard.control.v1.Commit
+	27, // 24: switchboard.control.v1.ParticipantRequest.abort:type_name -> switchboard.control.v1.Abort
+	24, // 25: switchboard.control.v1.Prepare.allocations:type_name -> switchboard.control.v1.Allocation
+	25, // 26: switchboard.control.v1.Prepare.edges:type_name -> switchboard.control.v1.EdgeBinding
+	47, // 27: switchboard.control.v1.Allocation.options:type_name -> google.protobuf.Struct
+	21, // 28: switchboard.control.v1.Allocation.loads:type_name -> switchboard.control.v1.SiteLoad
+	46, // 29: switchboard.control.v1.EdgeBinding.match:type_name -> switchboard.api.v1.Match
+	29, // 30: switchboard.control.v1.ParticipantReply.rejection:type_name -> switchboard.control.v1.Rejection
 	1,  // 31: switchboard.control.v1.TransactionOutcome.state:type_name -> switchboard.control.v1.TransactionState
 	1,  // 32: switchboard.control.v1.TransactionRecord.state:type_name -> switchboard.control.v1.TransactionState
-	31, // 33: switchboard.control.v1.TransactionRecord.participants:type_name -> switchboard.control.v1.Participant
-	7,  // 34: switchboard.control.v1.TransactionRecord.result:type_name -> switchboard.control.v1.ChainRecord
-	21, // 35: switchboard.control.v1.Participant.prepare:type_name -> switchboard.control.v1.Prepare
-	47, // 36: switchboard.control.v1.ChainState.status:type_name -> switchboard.api.v1.ChainStatus
-	48, // 37: switchboard.control.v1.ChainState.planned_demand:type_name -> switchboard.api.v1.Demand
-	37, // 38: switchboard.control.v1.ChainState.draining_since_unix_ms:type_name -> switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
-	49, // 39: switchboard.control.v1.ApplyJournal.resources:type_name -> switchboard.api.v1.Resource
+	33, // 33: switchboard.control.v1.TransactionRecord.participants:type_name -> switchboard.control.v1.Participant
+	9,  // 34: switchboard.control.v1.TransactionRecord.result:type_name -> switchboard.control.v1.ChainRecord
+	23, // 35: switchboard.control.v1.Participant.prepare:type_name -> switchboard.control.v1.Prepare
+	49, // 36: switchboard.control.v1.ChainState.status:type_name -> switchboard.api.v1.ChainStatus
+	50, // 37: switchboard.control.v1.ChainState.planned_demand:type_name -> switchboard.api.v1.Demand
+	39, // 38: switchboard.control.v1.ChainState.draining_since_unix_ms:type_name -> switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
+	51, // 39: switchboard.control.v1.ApplyJournal.resources:type_name -> switchboard.api.v1.Resource
 	40, // [40:40] is the sub-list for method output_type
 	40, // [40:40] is the sub-list for method input_type
 	40, // [40:40] is the sub-list for extension type_name
@@ -2854,7 +2954,7 @@ func file_switchboard_control_v1_records_proto_init() {
 	if File_switchboard_control_v1_records_proto != nil {
 		return
 	}
-	file_switchboard_control_v1_records_proto_msgTypes[18].OneofWrappers = []any{
+	file_switchboard_control_v1_records_proto_msgTypes[20].OneofWrappers = []any{
 		(*ParticipantRequest_Prepare)(nil),
 		(*ParticipantRequest_Commit)(nil),
 		(*ParticipantRequest_Abort)(nil),
@@ -2865,7 +2965,7 @@ func file_switchboard_control_v1_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_control_v1_records_proto_rawDesc), len(file_switchboard_control_v1_records_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   36,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
