@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(
   build-essential cmake pkg-config clang libclang-dev
-  dpdk libdpdk-dev libnuma-dev libpcap-dev libelf-dev
+  dpdk dpdk-dev libdpdk-dev libnuma-dev libpcap-dev libelf-dev
   iproute2 nftables ethtool conntrack procps
   iperf3 curl iputils-ping tcpdump tshark jq
 )

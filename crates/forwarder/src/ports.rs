@@ -173,7 +173,7 @@ impl OpenPort {
 fn interface(device: &Device) -> Option<&str> {
     match device {
         Device::AfPacket(interface) | Device::AfXdp(interface) => Some(interface),
-        Device::Devargs(_) => None,
+        Device::Devargs(_) | Device::VhostUser(_) => None,
     }
 }
 
@@ -185,6 +185,7 @@ fn devargs(device: &Device, number: u64) -> String {
     match device {
         Device::AfPacket(interface) => format!("net_af_packet{number},iface={interface}"),
         Device::AfXdp(interface) => format!("net_af_xdp{number},iface={interface}"),
+        Device::VhostUser(path) => format!("net_vhost{number},iface={path},client=1"),
         Device::Devargs(devargs) => devargs.clone(),
     }
 }

@@ -61,7 +61,7 @@ pub struct Underlay {
 pub struct Port {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    #[prost(oneof = "port::Device", tags = "2, 3, 4")]
+    #[prost(oneof = "port::Device", tags = "2, 3, 4, 5")]
     pub device: ::core::option::Option<port::Device>,
 }
 /// Nested message and enum types in `Port`.
@@ -77,6 +77,10 @@ pub mod port {
         /// Any DPDK device by its devargs, e.g. "0000:03:00.0" or "net_pcap0,iface=x".
         #[prost(string, tag = "4")]
         Devargs(::prost::alloc::string::String),
+        /// A virtual machine's network interface: path of the Unix socket on which its hypervisor listens
+        /// (vhost-user; the forwarder connects, and again when either side has been away).
+        #[prost(string, tag = "5")]
+        VhostUser(::prost::alloc::string::String),
     }
 }
 /// Peer is another forwarder.

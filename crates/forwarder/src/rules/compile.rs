@@ -1,7 +1,7 @@
 use super::classifier::classifiers;
 use super::error::RuleError;
 use super::fields::{
-    Result, address, each, even_label, label, mac, mtu, prefix, seed, timeouts, vlan,
+    Result, address, device, each, even_label, label, mac, mtu, prefix, seed, timeouts, vlan,
 };
 use super::hop::{AttachmentHop, AttachmentKind, AttachmentState, EdgeHop, Hop, PeerHop, Side};
 use super::{End, Path, Place, Port, Rules, Stage, Underlay};
@@ -70,6 +70,7 @@ impl<'a> Compiler<'a> {
                     format!("{:?} is the name of another port too", port.name),
                 ));
             }
+            device(&field, port.device.as_ref())?;
             let mac = *macs
                 .get(index)
                 .ok_or_else(|| RuleError::new(field, "the port is not open"))?;

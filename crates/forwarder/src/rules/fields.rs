@@ -2,7 +2,7 @@
 
 use super::error::RuleError;
 use crate::prefix::Prefix;
-use contracts::forwarder as contract;
+use contracts::forwarder::{self as contract, port::Device};
 use std::net::IpAddr;
 use wire::{Label, MacAddress};
 
@@ -130,4 +130,49 @@ pub(super) fn timeouts(timers: Option<&contract::FlowTimers>) -> Result<flow::Ti
         }
     }
     Ok(timeouts)
+}
+
+/// Longest path of a Unix socket, in bytes.
+const LONGEST_SOCKET_PATH: usize = 107;
+/// Longest name of a Linux interface, in bytes.
+const LONGEST_INTERFACE: usize = 15;
+
+/// Checks what a port is to be opened on. Names go into DPDK's arguments, which commas separate.
+pub fn device(field: &str, device: Option<&Device>) -> Result<()> {
+    let wrong =
+        |name: &str, problem: String| Err(RuleError::new(format!("{field}.{name}"), problem));
+    match device {
+        None => Err(RuleError::new(
+            field,
+            "give a device: af_packet, af_xdp, vhost_user or devargs",
+        )),
+        Some(Device::AfPacket(interface)) if !is_interface(interface) => {
+            wrong("af_packet", format!("{interface:?} is no interface name"))
+        }
+        Some(Device::AfXdp(interface)) if !is_interface(interface) => {
+            wrong("af_xdp", format!("{interface:?} is no interface name"))
+        }
+        Some(Device::VhostUser(path))
+            if !path.starts_with('/')
+                || path.len() > LONGEST_SOCKET_PATH
+                || path.contains([',', '\0']) =>
+        {
+            wrong(
+                "vhost_user",
+                format!(
+                    "{path:?} is no socket; give an absolute path of at most {LONGEST_SOCKET_PATH} bytes without commas"
+                ),
+            )
+        }
+        Some(Device::Devargs(devargs)) if devargs.is_empty() => {
+            wrong("devargs", "give the device's arguments".to_string())
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn is_interface(name: &str) -> bool {
+    let fits = (1..=LONGEST_INTERFACE).contains(&name.len()) && name != "." && name != "..";
+    fits && !name
+        .contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ':' | ','))
 }

@@ -1,7 +1,7 @@
 //! Rule sets that are wrong: refused as a whole, with the field and what to write instead.
 
 use crate::plan::{Plan, chain, instance};
-use contracts::forwarder as contract;
+use contracts::forwarder::{self as contract, port::Device};
 use forwarder::registry::Registry;
 use forwarder::rules::compile;
 use wire::MacAddress;
@@ -34,6 +34,26 @@ const WRONG: &[(&str, &str, Change)] = &[
         "\"lan\" is no port of this rule set",
         |set| underlay(set).port = "lan".into(),
     ),
+    ("ports[0]", "give a device", |set| {
+        set.ports[0].device = None
+    }),
+    (
+        "ports[0].af_packet",
+        "\"a,b\" is no interface name",
+        |set| set.ports[0].device = Some(Device::AfPacket("a,b".into())),
+    ),
+    ("ports[1].af_xdp", "\"\" is no interface name", |set| {
+        set.ports[1].device = Some(Device::AfXdp(String::new()))
+    }),
+    ("ports[0].vhost_user", "give an absolute path", |set| {
+        set.ports[0].device = Some(Device::VhostUser("socket".into()))
+    }),
+    ("ports[0].vhost_user", "of at most 107 bytes", |set| {
+        set.ports[0].device = Some(Device::VhostUser(format!("/{}", "x".repeat(107))))
+    }),
+    ("ports[0].devargs", "give the device's arguments", |set| {
+        set.ports[0].device = Some(Device::Devargs(String::new()))
+    }),
     ("underlay.addresses", "give at least one address", |set| {
         underlay(set).addresses.clear()
     }),

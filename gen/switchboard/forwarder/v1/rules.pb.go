@@ -529,6 +529,7 @@ type Port struct {
 	//	*Port_AfPacket
 	//	*Port_AfXdp
 	//	*Port_Devargs
+	//	*Port_VhostUser
 	Device        isPort_Device `protobuf_oneof:"device"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -605,6 +606,15 @@ func (x *Port) GetDevargs() string {
 	return ""
 }
 
+func (x *Port) GetVhostUser() string {
+	if x != nil {
+		if x, ok := x.Device.(*Port_VhostUser); ok {
+			return x.VhostUser
+		}
+	}
+	return ""
+}
+
 type isPort_Device interface {
 	isPort_Device()
 }
@@ -624,11 +634,19 @@ type Port_Devargs struct {
 	Devargs string `protobuf:"bytes,4,opt,name=devargs,proto3,oneof"`
 }
 
+type Port_VhostUser struct {
+	// A virtual machine's network interface: path of the Unix socket on which its hypervisor listens
+	// (vhost-user; the forwarder connects, and again when either side has been away).
+	VhostUser string `protobuf:"bytes,5,opt,name=vhost_user,json=vhostUser,proto3,oneof"`
+}
+
 func (*Port_AfPacket) isPort_Device() {}
 
 func (*Port_AfXdp) isPort_Device() {}
 
 func (*Port_Devargs) isPort_Device() {}
+
+func (*Port_VhostUser) isPort_Device() {}
 
 // Peer is another forwarder.
 type Peer struct {
@@ -1714,12 +1732,14 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x1a\n" +
 	"\bgateways\x18\x03 \x03(\tR\bgateways\x12\x10\n" +
 	"\x03mtu\x18\x04 \x01(\rR\x03mtu\x12\x10\n" +
-	"\x03vni\x18\x05 \x01(\rR\x03vni\"x\n" +
+	"\x03vni\x18\x05 \x01(\rR\x03vni\"\x99\x01\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\taf_packet\x18\x02 \x01(\tH\x00R\bafPacket\x12\x17\n" +
 	"\x06af_xdp\x18\x03 \x01(\tH\x00R\x05afXdp\x12\x1a\n" +
-	"\adevargs\x18\x04 \x01(\tH\x00R\adevargsB\b\n" +
+	"\adevargs\x18\x04 \x01(\tH\x00R\adevargs\x12\x1f\n" +
+	"\n" +
+	"vhost_user\x18\x05 \x01(\tH\x00R\tvhostUserB\b\n" +
 	"\x06device\"\x95\x01\n" +
 	"\x04Peer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
@@ -1921,6 +1941,7 @@ func file_switchboard_forwarder_v1_rules_proto_init() {
 		(*Port_AfPacket)(nil),
 		(*Port_AfXdp)(nil),
 		(*Port_Devargs)(nil),
+		(*Port_VhostUser)(nil),
 	}
 	file_switchboard_forwarder_v1_rules_proto_msgTypes[13].OneofWrappers = []any{
 		(*LocalTarget_Attachment)(nil),
