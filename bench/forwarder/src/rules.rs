@@ -1,14 +1,23 @@
 //! Rules of a forwarder beside a VNF whose next stage leads to another site.
 
-use crate::frames::BenchFrame;
 use contracts::forwarder as contract;
 use wire::MacAddress;
 use wire::arp::{Arp, Operation};
 
 /// Where the VNF's forward packets come from.
 pub const VNF_EGRESS_MAC: MacAddress = MacAddress([2, 0, 0, 0, 1, 2]);
+/// The forwarder's ports.
+pub const PORT_MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
+/// Positions of the ports in the rules.
+pub const WAN_PORT: usize = 0;
+/// The VNF's.
+pub const VNF_PORT: usize = 1;
 const VNF_INGRESS_MAC: MacAddress = MacAddress([2, 0, 0, 0, 1, 1]);
-const PEER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 2, 1]);
+/// Where tunnels lead.
+pub const PEER_MAC: MacAddress = MacAddress([2, 0, 0, 0, 2, 1]);
+
+/// The peer's tunnel end point.
+pub const PEER_ADDRESS: [u8; 4] = [198, 18, 0, 2];
 
 /// The rule set.
 pub fn set() -> contract::RuleSet {
@@ -81,12 +90,16 @@ pub fn set() -> contract::RuleSet {
 }
 
 /// The peer's answer to the question for its Ethernet address.
-pub fn peer_answer() -> BenchFrame {
-    let own = MacAddress([2, 0, 0, 0, 0, 0]);
+pub fn peer_answer() -> Vec<u8> {
+    answer(PORT_MAC)
+}
+
+/// The same to a port with another address.
+pub fn answer(own: MacAddress) -> Vec<u8> {
     let arp = Arp {
         operation: Operation::Reply,
         sender_mac: PEER_MAC,
-        sender: [198, 18, 0, 2],
+        sender: PEER_ADDRESS,
         target_mac: own,
         target: [198, 18, 0, 1],
     };
@@ -94,5 +107,5 @@ pub fn peer_answer() -> BenchFrame {
     let length = wire::ethernet::Header::write(&mut frame, own, PEER_MAC, 0, wire::ethernet::ARP);
     frame.truncate(length);
     frame.extend(arp.to_bytes());
-    BenchFrame::new(&frame)
+    frame
 }

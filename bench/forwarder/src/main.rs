@@ -1,0 +1,123 @@
+//! The forwarder's figures: `make bench-forwarder`. Usage: `bench-forwarder [--quick] [--only ROWS] -o FILE`.
+//!
+//! Times are of the processor where one thread is measured: programs that take turns on the core do not count, what
+//! they do to caches and memory does. Figures are medians over repetitions made in turns with the peer.
+
+mod clock;
+mod composed;
+mod frames;
+mod results;
+mod rows;
+mod rte_hash;
+mod rules;
+mod subject;
+mod testpmd;
+
+use dpdk::{Environment, Pool};
+use results::Results;
+use rows::Bench;
+use std::process::ExitCode;
+use std::time::Duration;
+use testpmd::Testpmd;
+
+/// Buffers of this process: what is measured lies in the cache, so there are few.
+const BUFFERS: u32 = 8_191;
+const DATA_ROOM: u16 = 2048 + 128;
+/// Megabytes for `rte_hash` with 30 million connections; not touched before they are needed.
+const MEMORY: u32 = 6_144;
+
+struct Arguments {
+    quick: bool,
+    only: Option<Vec<String>>,
+    output: String,
+}
+
+fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
+    let mut arguments = Arguments {
+        quick: false,
+        only: None,
+        output: "forwarder.json".into(),
+    };
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} wants a value"));
+        match word.as_str() {
+            "--quick" => arguments.quick = true,
+            "--only" => arguments.only = Some(value()?.split(',').map(String::from).collect()),
+            "-o" => arguments.output = value()?,
+            _ => return Err(format!("unknown argument {word:?}")),
+        }
+    }
+    Ok(arguments)
+}
+
+fn main() -> ExitCode {
+    match arguments(std::env::args().skip(1)).and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("bench-forwarder: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), String> {
+    let cores = nix::sched::sched_getaffinity(nix::unistd::Pid::this())
+        .map_err(|error| format!("sched_getaffinity: {error}"))?;
+    let mut cores = (0..nix::sched::CpuSet::count()).filter(|&core| cores.is_set(core) == Ok(true));
+    let other_core = cores.next().ok_or("no core")?;
+    let core = cores.next().unwrap_or(other_core);
+    let testpmd = Testpmd::start(other_core, core);
+    let bench = start(&arguments, core, other_core)?;
+    let mut results = Results::new();
+    let mut testpmd = testpmd
+        .map_err(|problem| results.leave_out("of_testpmd", &problem))
+        .ok();
+    let wanted = |row: &str| {
+        let only = arguments.only.as_ref();
+        only.is_none_or(|only| only.iter().any(|wanted| wanted == row))
+    };
+    if wanted("speed") {
+        rows::speed::measure(&bench, &mut testpmd, &mut results);
+    }
+    if wanted("new_flows") {
+        rows::speed::new_flows_1m(&bench, &mut results);
+    }
+    if wanted("overheads") {
+        rows::overheads::in_process(&bench, &mut results);
+    }
+    if wanted("latency") {
+        rows::latency::measure(&bench, &mut results);
+    }
+    results.write(&arguments.output);
+    Ok(())
+}
+
+fn start(arguments: &Arguments, core: usize, other_core: usize) -> Result<Bench, String> {
+    let memory = MEMORY.to_string();
+    let own_core = core.to_string();
+    let words = [
+        "--no-huge",
+        "--no-shconf",
+        "--no-telemetry",
+        "--no-pci",
+        "--log-level=error",
+    ];
+    let words = words.into_iter().chain(["-m", &memory, "-l", &own_core]);
+    let words: Vec<String> = words.map(String::from).collect();
+    let environment = Environment::start(&words).map_err(|error| error.to_string())?;
+    rte_hash::ask_for_huge_pages(&environment);
+    let pool = Pool::new(&environment, "packets", BUFFERS, DATA_ROOM).ok_or("no memory")?;
+    let (repetitions, round) = match arguments.quick {
+        true => (3, Duration::from_millis(100)),
+        false => (9, Duration::from_millis(250)),
+    };
+    Ok(Bench {
+        environment,
+        pool,
+        repetitions,
+        round,
+        core,
+        other_core,
+        large: !arguments.quick,
+    })
+}
