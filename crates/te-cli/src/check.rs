@@ -2,19 +2,25 @@
 
 use std::process::ExitCode;
 
-use te::error::Error;
+use te::check::Report;
+use te::error::{Error, InputError, Reason};
+use te::json::Value;
+use te::model::Model;
 
 use crate::arguments::Arguments;
 use crate::files;
 
 /// Verifies a result; exit 1 on any violation.
 pub fn run(words: &[String]) -> Result<ExitCode, Error> {
-    let arguments = Arguments::parse(words, &["--model", "--result"], &["-q", "--quiet"])?;
+    let arguments = Arguments::parse(
+        words,
+        &["--model", "--result", "--demands"],
+        &["-q", "--quiet"],
+    )?;
     let model = files::model(arguments.required("--model")?)?;
     let path = arguments.required("--result")?;
     let document = files::document(path)?;
-    let result = te::result::read(&document, &model).map_err(|e| e.in_source(path))?;
-    let report = te::check::check(&model, &result);
+    let report = report(&arguments, &model, &document, path)?;
     for violation in &report.violations {
         eprintln!("{path}: {violation}");
     }
@@ -29,4 +35,33 @@ pub fn run(words: &[String]) -> Result<ExitCode, Error> {
     }
     eprintln!("{path}: {} violations", report.violations.len());
     Ok(ExitCode::from(1))
+}
+
+fn report(
+    arguments: &Arguments,
+    model: &Model,
+    document: &Value,
+    path: &str,
+) -> Result<Report, Error> {
+    let series = te::check::series::is_series(document);
+    let Some(list) = arguments.get("--demands") else {
+        if series {
+            let message = "is the result for a series; give its matrices with --demands";
+            return Err(InputError::new("/matrices", Reason::Contradiction, message)
+                .in_source(path)
+                .into());
+        }
+        let result = te::result::read(document, model).map_err(|e| e.in_source(path))?;
+        return Ok(te::check::check(model, &result));
+    };
+    if !series {
+        let message = "is missing, so this is no result for a series; leave --demands out";
+        return Err(InputError::new("/matrices", Reason::MissingField, message)
+            .in_source(path)
+            .into());
+    }
+    let matrices = crate::series::matrices(list, model)?;
+    let result =
+        te::check::series::read(document, model, &matrices).map_err(|e| e.in_source(path))?;
+    Ok(te::check::series::check(model, &matrices, &result))
 }

@@ -6,15 +6,14 @@ use std::time::Duration;
 use te::error::{Error, InputError, Reason};
 use te::heuristic::{self, Heuristic};
 use te::instance::{Demand, Instance};
-use te::json::Writer;
 use te::lp::{self, Monitor};
 use te::model::Model;
-use te::solution::{Objective, Solution, Status};
-use te::survive::{Against, Contingency};
+use te::solution::Objective;
 
 use crate::arguments::Arguments;
 use crate::files;
 use crate::progress::{Printer, interrupt};
+use crate::{series, survive};
 
 /// Options of everything that solves.
 pub const SOLVER: [&str; 6] = [
@@ -56,26 +55,27 @@ const ALGORITHMS: [(&str, Algorithm); 6] = [
 
 /// Solves a model and writes the result.
 pub fn run(words: &[String]) -> Result<ExitCode, Error> {
-    let valued = [&SOLVER[..], &["--algorithm", "--objective", "--survive"]].concat();
-    let arguments = Arguments::parse(words, &valued, &FLAGS)?;
+    let own = [
+        "--algorithm",
+        "--objective",
+        "--survive",
+        "--demands",
+        "--max-change",
+    ];
+    let arguments = Arguments::parse(words, &[&SOLVER[..], &own].concat(), &FLAGS)?;
+    let options = options(&arguments)?;
+    if let Some(beyond) = beyond_one_state(&arguments)? {
+        let model = files::model(arguments.required("--model")?)?;
+        return beyond(&arguments, &model, &options);
+    }
     let objective = arguments.choice("--objective", Objective::Throughput, &OBJECTIVES)?;
     let algorithm = arguments.choice(
         "--algorithm",
         Algorithm::Heuristic(Heuristic::Dp),
         &ALGORITHMS,
     )?;
-    let options = options(&arguments)?;
     let model = files::model(arguments.required("--model")?)?;
     let instance = Instance::new(&model, demand(objective))?;
-    if arguments.get("--survive").is_some() {
-        return survive(
-            &arguments,
-            &model,
-            objective,
-            matches!(algorithm, Algorithm::Exact),
-            &options,
-        );
-    }
     let solution = match algorithm {
         Algorithm::Heuristic(heuristic) => {
             heuristic::solve(&model, &instance, heuristic, objective)?
@@ -98,71 +98,40 @@ pub fn run(words: &[String]) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Routes that survive any single failure, with the backup routes of each.
-fn survive(
-    arguments: &Arguments,
-    model: &Model,
-    objective: Objective,
-    exact: bool,
-    options: &lp::Options,
-) -> Result<ExitCode, Error> {
-    let choices = [("link", Against::Links), ("site", Against::Sites)];
-    let against = arguments.choice("--survive", Against::Links, &choices)?;
-    if !exact || objective != Objective::Scale {
-        let message = "works with --algorithm lp --objective scale";
-        return Err(InputError::new("--survive", Reason::Contradiction, message)
-            .in_source("command line")
-            .into());
-    }
-    let instance = Instance::new(model, Demand::Full)?;
-    let flag = interrupt();
-    let monitor = Monitor {
-        report: None,
-        interrupt: Some(&flag),
-    };
-    let plan = te::survive::solve(model, &instance, against, options, &monitor)?;
-    let mut writer = Writer::new();
-    writer.object(|w| {
-        te::result::write_head(w, model, &instance, &plan.solution);
-        w.name("failures").list(|w| {
-            plan.failures
-                .iter()
-                .for_each(|f| write_failure(w, model, f))
-        });
-        te::result::write_routes(
-            w,
-            model,
-            &te::result::routes(model, &instance, &plan.solution),
-        );
-    });
-    files::write(arguments.get("-o"), &writer.finish())?;
-    Ok(ExitCode::SUCCESS)
-}
+type Beyond = fn(&Arguments, &Model, &lp::Options) -> Result<ExitCode, Error>;
 
-fn write_failure(w: &mut Writer, model: &Model, failure: &Contingency) {
-    let moved = Solution {
-        status: Status::Feasible,
-        objective: Objective::Scale,
-        value: failure.value,
-        bound: None,
-        seconds: 0.0,
-        flows: failure.flows.clone(),
+/// What solves for several states at once, where options ask for it: it is exact and maximises the factor.
+fn beyond_one_state(arguments: &Arguments) -> Result<Option<Beyond>, InputError> {
+    let refuse = |option: &str, message: &str| {
+        Err(InputError::new(option, Reason::Contradiction, message).in_source("command line"))
     };
-    w.line().object(|w| {
-        w.name("failed")
-            .text(&failure.name)
-            .name("value")
-            .number(failure.value);
-        w.name("from_scratch")
-            .number(failure.from_scratch)
-            .name("moved_share")
-            .number(failure.moved);
-        te::result::write_routes(
-            w,
-            model,
-            &te::result::routes(model, &failure.instance, &moved),
-        );
-    });
+    let (option, solve): (&str, Beyond) =
+        match (arguments.get("--survive"), arguments.get("--demands")) {
+            (None, None) => {
+                return if arguments.get("--max-change").is_some() {
+                    refuse(
+                        "--max-change",
+                        "bounds the change between matrices; give --demands too",
+                    )
+                } else {
+                    Ok(None)
+                };
+            }
+            (Some(_), Some(_)) => {
+                return refuse("--survive", "does not go together with --demands");
+            }
+            (Some(_), None) => ("--survive", survive::solve),
+            (None, Some(_)) => ("--demands", series::solve),
+        };
+    let exact = matches!(
+        arguments.choice("--algorithm", Algorithm::Exact, &ALGORITHMS)?,
+        Algorithm::Exact
+    );
+    if !exact || arguments.choice("--objective", Objective::Scale, &OBJECTIVES)? != Objective::Scale
+    {
+        return refuse(option, "works with --algorithm lp --objective scale");
+    }
+    Ok(Some(solve))
 }
 
 /// Whether progress is to be silent.

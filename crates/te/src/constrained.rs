@@ -4,7 +4,7 @@
 //! One label dominates another at the same site when it is no worse in all three. The minimum over what remains
 //! is exact, so bounds computed from it hold.
 
-use crate::instance::{Commodity, Instance};
+use crate::instance::{Commodity, Instance, Route};
 use crate::kernel::Scratch;
 use crate::model::Limits;
 use crate::tables::Tables;
@@ -23,9 +23,46 @@ struct Label {
     before: usize,
 }
 
-struct Search<'a> {
+/// What a commodity's whole demand costs, stage by stage.
+pub trait Costs {
+    /// Stage `z` from one place to another.
+    fn hop(&self, z: usize, from: u32, to: u32) -> f64;
+    /// Being handled by the VNF that ends stage `z`, at a site; `row` is the VNF's row there.
+    fn visit(&self, z: usize, site: u32, row: u32) -> f64;
+    /// Forward and reverse traffic of stage `z`; links are used in the directions that have any.
+    fn traffic(&self, z: usize) -> (f64, f64);
+}
+
+/// Costs of a commodity under price tables.
+struct Priced<'a> {
     instance: &'a Instance,
     tables: &'a Tables,
+    commodity: &'a Commodity,
+}
+
+impl Costs for Priced<'_> {
+    fn hop(&self, z: usize, from: u32, to: u32) -> f64 {
+        let (w, v) = self.traffic(z);
+        let entry = from as usize * self.instance.stride + to as usize;
+        w * self.tables.forward[entry] + v * self.tables.reverse[entry]
+    }
+
+    fn visit(&self, z: usize, site: u32, row: u32) -> f64 {
+        let vnf = &self.instance.vnfs[self.instance.stage_vnf[self.commodity.stage(z)] as usize];
+        let price = self.tables.row_price(self.instance.links + site as usize)
+            + self.tables.row_price(row as usize);
+        vnf.load_per_mbps * self.instance.handled(self.commodity, z) * price
+    }
+
+    fn traffic(&self, z: usize) -> (f64, f64) {
+        let stage = self.commodity.stage(z);
+        (self.instance.forward[stage], self.instance.reverse[stage])
+    }
+}
+
+struct Search<'a, C> {
+    instance: &'a Instance,
+    costs: &'a C,
     commodity: &'a Commodity,
     limits: &'a Limits,
 }
@@ -37,35 +74,56 @@ pub fn cheapest(
     commodity: &Commodity,
     scratch: &mut Scratch,
 ) -> f64 {
+    let costs = Priced {
+        instance,
+        tables,
+        commodity,
+    };
+    let Some((cost, route)) = cheapest_by(instance, &costs, commodity) else {
+        scratch.sites.clear();
+        return f64::INFINITY;
+    };
+    (scratch.source, scratch.sink) = (route.source, route.sink);
+    scratch.sites.clear();
+    scratch.sites.extend_from_slice(&route.sites);
+    cost
+}
+
+/// The cheapest route of a commodity under any costs, within its limits; none where the limits leave no route.
+pub fn cheapest_by(
+    instance: &Instance,
+    costs: &impl Costs,
+    commodity: &Commodity,
+) -> Option<(f64, Route)> {
     let none = Limits::default();
     let limits = commodity.limits.as_deref().unwrap_or(&none);
     let search = Search {
         instance,
-        tables,
+        costs,
         commodity,
         limits,
     };
     let labels = search.run();
     let all_used = (1u32 << (limits.use_sites.len() + limits.use_links.len())) - 1;
-    let last = labels.last().expect("one list of labels for each stop");
-    let complete = last.iter().filter(|l| l.used == all_used);
-    let Some(best) = complete.min_by(|a, b| a.cost.total_cmp(&b.cost)) else {
-        scratch.sites.clear();
-        return f64::INFINITY;
-    };
-    scratch.sink = best.place;
-    scratch.sites.clear();
+    let complete = labels.last()?.iter().filter(|l| l.used == all_used);
+    let best = complete.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
+    let mut sites = Vec::with_capacity(commodity.vnfs as usize + 1);
     let mut label = best;
     for list in labels[..labels.len() - 1].iter().rev() {
         label = &list[label.before];
-        scratch.sites.push(label.at);
+        sites.push(label.at);
     }
-    scratch.source = scratch.sites.pop().expect("the first stop is the ingress");
-    scratch.sites.reverse();
-    best.cost
+    let source = sites.pop()?;
+    sites.reverse();
+    let route = Route {
+        source,
+        sink: best.place,
+        sites: sites.into(),
+    };
+    Some((best.cost, route))
 }
 
-impl Search<'_> {
+impl<C: Costs> Search<'_, C> {
     /// Labels of the ingress, of each VNF and of the egress.
     fn run(&self) -> Vec<Vec<Label>> {
         let start = |&place: &u32| Label {
@@ -111,16 +169,14 @@ impl Search<'_> {
                 .collect();
         }
         let vnf = &self.instance.vnfs[self.instance.stage_vnf[self.commodity.stage(z)] as usize];
-        let load = vnf.load_per_mbps * self.instance.handled(self.commodity, z);
         let allowed = vnf
             .deployments
             .iter()
             .filter(|(s, _)| !self.limits.avoid_sites.contains(&(*s as usize)));
         allowed
             .map(|&(site, row)| {
-                let price = self.tables.row_price(self.instance.links + site as usize)
-                    + self.tables.row_price(row as usize);
-                (site, self.instance.site_place[site as usize], load * price)
+                let place = self.instance.site_place[site as usize];
+                (site, place, self.costs.visit(z, site, row))
             })
             .collect()
     }
@@ -134,9 +190,6 @@ impl Search<'_> {
         place: u32,
         visit: f64,
     ) -> Option<Label> {
-        let stage = self.commodity.stage(z);
-        let (w, v) = (self.instance.forward[stage], self.instance.reverse[stage]);
-        let entry = label.place as usize * self.instance.stride + place as usize;
         let node = |p: u32| self.instance.node_at[p as usize] as usize;
         let (from, to) = (node(label.place), node(place));
         let latency = label.latency + self.instance.network.latency_ms(from, to);
@@ -154,7 +207,7 @@ impl Search<'_> {
             used |= 1 << bit;
         }
         if !self.limits.avoid_links.is_empty() || !self.limits.use_links.is_empty() {
-            for (link, _) in crossed(self.instance, (from, to), (w, v)) {
+            for (link, _) in crossed(self.instance, (from, to), self.costs.traffic(z)) {
                 if self.limits.avoid_links.contains(&link) {
                     return None;
                 }
@@ -163,8 +216,7 @@ impl Search<'_> {
                 }
             }
         }
-        let cost =
-            label.cost + w * self.tables.forward[entry] + v * self.tables.reverse[entry] + visit;
+        let cost = label.cost + self.costs.hop(z, label.place, place) + visit;
         Some(Label {
             cost,
             latency,

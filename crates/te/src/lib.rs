@@ -29,6 +29,7 @@ pub mod online;
 pub mod plan;
 pub mod random;
 pub mod result;
+pub mod series;
 pub mod solution;
 pub mod survive;
 pub mod tables;

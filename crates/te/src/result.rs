@@ -197,6 +197,35 @@ pub fn read(document: &Value, model: &Model) -> Result<ResultFile, InputError> {
             .name("objective")
             .error(Reason::UnknownChoice, message));
     }
+    let entries = read_routes(&root, model)?;
+    let value = root.place.name("value").number(root.required("value")?)?;
+    let bound = read_bound(&root)?;
+    let partial = root.text("status")? == "partial";
+    Ok(ResultFile {
+        objective: objective.to_owned(),
+        partial,
+        value,
+        bound,
+        routes: entries,
+    })
+}
+
+/// Reads the member `bound`, where there is one.
+///
+/// # Errors
+/// A bound that is no number.
+pub fn read_bound(root: &Fields<'_>) -> Result<Option<f64>, InputError> {
+    match root.optional("bound") {
+        None | Some(Value::Null) => Ok(None),
+        Some(bound) => Ok(Some(root.place.name("bound").number(bound)?)),
+    }
+}
+
+/// Reads the member `routes`.
+///
+/// # Errors
+/// The first mistake found, with its JSON pointer.
+pub fn read_routes(root: &Fields<'_>, model: &Model) -> Result<Vec<RouteEntry>, InputError> {
     let index =
         |ids: &mut dyn Iterator<Item = &String>| -> std::collections::HashMap<String, usize> {
             ids.enumerate().map(|(i, id)| (id.clone(), i)).collect()
@@ -252,17 +281,5 @@ pub fn read(document: &Value, model: &Model) -> Result<ResultFile, InputError> {
             egress: end("egress", &model.chains[chain].egress)?,
         });
     }
-    let value = root.place.name("value").number(root.required("value")?)?;
-    let bound = match root.optional("bound") {
-        None | Some(Value::Null) => None,
-        Some(bound) => Some(root.place.name("bound").number(bound)?),
-    };
-    let partial = root.text("status")? == "partial";
-    Ok(ResultFile {
-        objective: objective.to_owned(),
-        partial,
-        value,
-        bound,
-        routes: entries,
-    })
+    Ok(entries)
 }

@@ -10,7 +10,7 @@ mod columns;
 mod driver;
 mod expansion;
 mod frank_wolfe;
-mod interior;
+pub(crate) mod interior;
 mod master;
 mod outcome;
 

@@ -3,6 +3,8 @@
 //! Deliberately shares nothing with the solvers but the model and the network's routing: routes are turned into
 //! the paper's variables x_{c z n1 n2}, and equations 4 to 7 are evaluated from those.
 
+pub mod series;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::model::{Chain, Ends, Model};

@@ -1,0 +1,48 @@
+//! `switchboard-te solve --demands`: routes for a series of demand matrices.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use te::error::{Error, InputError};
+use te::lp::{self, Monitor};
+use te::model::Model;
+use te::series::{self, Matrix};
+
+use crate::arguments::Arguments;
+use crate::files;
+use crate::progress::{Printer, interrupt};
+use crate::solve::is_quiet;
+
+/// Reads the matrices of a comma-separated list of files.
+pub fn matrices(list: &str, model: &Model) -> Result<Vec<Matrix>, InputError> {
+    let mut matrices = Vec::new();
+    for path in list.split(',') {
+        let name = Path::new(path)
+            .file_stem()
+            .map_or(path.into(), |stem| stem.to_string_lossy());
+        let document = files::document(path)?;
+        matrices.extend(series::read(&document, model, &name).map_err(|e| e.in_source(path))?);
+    }
+    series::check_names(&matrices).map_err(|e| e.in_source(list))?;
+    Ok(matrices)
+}
+
+/// Solves a series and writes its result.
+pub fn solve(
+    arguments: &Arguments,
+    model: &Model,
+    options: &lp::Options,
+) -> Result<ExitCode, Error> {
+    let matrices = matrices(arguments.required("--demands")?, model)?;
+    let max_change = arguments.number("--max-change", 0.0, 0.0)?;
+    let printer = Printer::new(is_quiet(arguments));
+    let flag = interrupt();
+    let report = |progress: &lp::Progress| printer.report(progress);
+    let monitor = Monitor {
+        report: Some(&report),
+        interrupt: Some(&flag),
+    };
+    let solved = series::solve(model, &matrices, max_change, options, &monitor)?;
+    files::write(arguments.get("-o"), &series::to_json(model, &solved))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,327 @@
+//! Time-varying demand: routes for a series of demand matrices.
+//!
+//! Either one routing for all matrices, or one for each with a bound on how much of the demand changes its route from
+//! one matrix to the next. Both minimise the largest utilisation over all matrices. They are one linear program over
+//! *trajectories*: a commodity's trajectory has a route for each matrix, loads the rows of every matrix, and loads a
+//! matrix's budget of change where its route differs from the one before. Shares of trajectories are as general as
+//! shares of routes with their total variation, since shares of consecutive matrices can always be matched so that
+//! only their difference moves. One routing for all is the budget zero.
+
+mod matrices;
+mod pool;
+mod pricing;
+mod solver;
+mod write;
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+pub use matrices::{Matrix, check_names, read};
+pub use write::to_json;
+
+use crate::error::{Error, Infeasible, InputError, Reason};
+use crate::instance::{Demand, Instance, Route};
+use crate::lp::{self, Monitor, Options, Progress};
+use crate::model::Model;
+use crate::solution::{Flow, Objective, Solution, Status, loads, tightest};
+use pool::Rows;
+use pricing::Segment;
+use solver::Solver;
+
+/// The routing of one matrix.
+#[derive(Debug, Clone)]
+pub struct Moment {
+    /// The matrix's name.
+    pub name: String,
+    /// The model with its demands.
+    pub model: Model,
+    /// The compiled model, which the flows refer to.
+    pub instance: Instance,
+    /// The routing.
+    pub flows: Vec<Flow>,
+    /// Factor on this matrix's demands that it carries.
+    pub value: f64,
+    /// Share of this matrix's demand that is routed otherwise than in the matrix before.
+    pub moved: f64,
+    /// Factor when the matrix is routed from scratch, without regard for the others.
+    pub from_scratch: f64,
+    /// Its bound.
+    pub from_scratch_bound: f64,
+    /// Share of the demand that changes its route when every matrix is routed from scratch.
+    pub from_scratch_moved: f64,
+}
+
+/// Routes for a series.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// How the solve ended.
+    pub status: Status,
+    /// Factor on all demands that every matrix's routing carries.
+    pub value: f64,
+    /// Proved bound on it.
+    pub bound: f64,
+    /// Wall-clock time, seconds.
+    pub seconds: f64,
+    /// Largest share of a matrix's demand that may change its route when it begins.
+    pub max_change: f64,
+    /// The matrices in order.
+    pub moments: Vec<Moment>,
+}
+
+/// Routes a series of matrices so that the worst one's utilisation is least, where at most the share `max_change` of a
+/// matrix's demand is routed otherwise than in the matrix before; 0 means one routing for all.
+///
+/// # Errors
+/// A chain with `max_routes`, which a series does not support; a chain that has no route, named with the matrix.
+pub fn solve(
+    model: &Model,
+    matrices: &[Matrix],
+    max_change: f64,
+    options: &Options,
+    monitor: &Monitor<'_>,
+) -> Result<Series, Error> {
+    if let Some((i, chain)) = model
+        .chains
+        .iter()
+        .enumerate()
+        .find(|(_, c)| c.limits.max_routes.is_some())
+    {
+        let message = format!(
+            "chain '{}': a series cannot hold chains to a number of routes",
+            chain.id
+        );
+        return Err(InputError::new(
+            format!("/chains/{i}/max_routes"),
+            Reason::Contradiction,
+            message,
+        )
+        .into());
+    }
+    let start = Instant::now();
+    let mut moments = Vec::with_capacity(matrices.len());
+    let mut proofs = Vec::with_capacity(matrices.len());
+    let (mut value, mut bound) = (f64::INFINITY, f64::INFINITY);
+    for matrix in matrices {
+        let limited = Options {
+            time_limit: options.time_limit.saturating_sub(start.elapsed()),
+            ..options.clone()
+        };
+        let (moment, price) = alone(model, matrix, &limited, monitor)?;
+        value = value.min(moment.value);
+        bound = bound.min(moment.from_scratch_bound);
+        moments.push(moment);
+        proofs.push(price);
+        if let Some(report) = monitor.report {
+            let gap = (1.0 - value / bound).max(0.0);
+            report(&Progress {
+                elapsed: start.elapsed(),
+                value,
+                bound,
+                gap,
+            });
+        }
+    }
+    for m in 1..moments.len() {
+        moments[m].from_scratch_moved = moved(&moments[m - 1], &moments[m]);
+        moments[m].moved = moments[m].from_scratch_moved;
+    }
+    let mut series = Series {
+        status: Status::Feasible,
+        value,
+        bound,
+        seconds: 0.0,
+        max_change,
+        moments,
+    };
+    let one_for_all = max_change == 0.0 && series.moments.len() > 1;
+    if !one_for_all && series.moments.iter().all(|m| m.moved <= max_change) {
+        // Nothing couples the matrices.
+        let interrupted = monitor
+            .interrupt
+            .is_some_and(|f| f.load(std::sync::atomic::Ordering::Relaxed));
+        series.status = match 1.0 - value / bound {
+            gap if gap <= options.gap => Status::Optimal,
+            _ if interrupted => Status::Interrupted,
+            _ => Status::TimeLimit,
+        };
+    } else {
+        couple(&mut series, &proofs, options, monitor, start);
+    }
+    series.seconds = start.elapsed().as_secs_f64();
+    Ok(series)
+}
+
+/// One matrix from scratch, and the prices that prove its bound.
+fn alone(
+    model: &Model,
+    matrix: &Matrix,
+    options: &Options,
+    monitor: &Monitor<'_>,
+) -> Result<(Moment, Vec<f64>), Infeasible> {
+    let explain = |e: Infeasible| Infeasible {
+        message: format!("with the demands of '{}': {}", matrix.name, e.message),
+        ..e
+    };
+    let model = matrix.apply(model);
+    let instance = Instance::new(&model, Demand::Full).map_err(explain)?;
+    let mut part = instance.clone();
+    let busy: Vec<usize> = (0..instance.commodities.len())
+        .filter(|&c| matrix.demands(instance.commodities[c].chain as usize))
+        .collect();
+    part.commodities = busy
+        .iter()
+        .map(|&c| instance.commodities[c].clone())
+        .collect();
+    let quiet = Monitor {
+        report: None,
+        interrupt: monitor.interrupt,
+    };
+    let (mut solution, price) =
+        lp::solve_with_prices(&model, &part, Objective::Scale, options, &quiet).map_err(explain)?;
+    solution
+        .flows
+        .iter_mut()
+        .for_each(|f| f.commodity = busy[f.commodity]);
+    let moment = Moment {
+        name: matrix.name.clone(),
+        value: solution.value,
+        from_scratch: solution.value,
+        from_scratch_bound: solution.bound.unwrap_or(f64::INFINITY),
+        flows: solution.flows,
+        moved: 0.0,
+        from_scratch_moved: 0.0,
+        model,
+        instance,
+    };
+    Ok((moment, price))
+}
+
+/// Solves the matrices together and replaces their routings.
+fn couple(
+    series: &mut Series,
+    proofs: &[Vec<f64>],
+    options: &Options,
+    monitor: &Monitor<'_>,
+    start: Instant,
+) {
+    let instances: Vec<Instance> = series.moments.iter().map(|m| m.instance.clone()).collect();
+    let each = instances[0].rows();
+    let total = |i: &Instance| i.commodities.iter().map(|c| c.demand).sum::<f64>();
+    let budget = |i: &Instance| (series.max_change * total(i)).max(f64::MIN_POSITIVE);
+    let rows = Rows {
+        each,
+        matrices: instances.len(),
+        budget: if series.max_change > 0.0 {
+            instances.iter().map(budget).collect()
+        } else {
+            Vec::new()
+        },
+    };
+    let hardest = (0..instances.len())
+        .min_by(|&a, &b| {
+            series.moments[a]
+                .from_scratch_bound
+                .total_cmp(&series.moments[b].from_scratch_bound)
+        })
+        .unwrap_or(0);
+    let mut proof = vec![0.0; each * instances.len()];
+    proof[hardest * each..(hardest + 1) * each].copy_from_slice(&proofs[hardest]);
+    let mut solver = Solver::new(
+        &instances,
+        rows,
+        (1.0 / series.bound, proof),
+        options,
+        monitor,
+        start,
+    );
+    solver.start(average(&series.moments));
+    solver.run();
+    series.status = solver.status();
+    (series.value, series.bound) = (1.0 / solver.value, 1.0 / solver.bound);
+    for m in 0..series.moments.len() {
+        series.moments[m].flows = flows_at(&solver, m);
+        let load = loads(&instances[m], &series.moments[m].flows);
+        series.moments[m].value = 1.0 / tightest(&instances[m], &load).1;
+        series.moments[m].moved = if m == 0 {
+            0.0
+        } else {
+            moved(&series.moments[m - 1], &series.moments[m])
+        };
+    }
+}
+
+/// The mean of all matrices' routings: one that changes nothing.
+fn average(moments: &[Moment]) -> Vec<(usize, Segment, f64)> {
+    let mut sums: Vec<f64> = vec![0.0; moments[0].instance.commodities.len()];
+    let all = || moments.iter().flat_map(|m| &m.flows);
+    all().for_each(|f| sums[f.commodity] += f.fraction);
+    let segment = |f: &Flow| Segment {
+        first: 0,
+        route: f.route.clone(),
+    };
+    all()
+        .map(|f| (f.commodity, segment(f), f.fraction / sums[f.commodity]))
+        .collect()
+}
+
+/// The routing of one matrix out of the shares of trajectories.
+fn flows_at(solver: &Solver<'_>, matrix: usize) -> Vec<Flow> {
+    let mut flows: Vec<Flow> = Vec::new();
+    for (commodity, mine) in solver.pool.of.iter().enumerate() {
+        let first = flows.len();
+        for &column in mine {
+            let share = solver.best.get(column as usize).copied().unwrap_or(0.0);
+            if share <= 0.0 {
+                continue;
+            }
+            let trajectory = solver.pool.trajectory(column as usize);
+            let at = trajectory.partition_point(|s| s.first as usize <= matrix) - 1;
+            let route = &trajectory[at].route;
+            match flows[first..].iter_mut().find(|f| f.route == *route) {
+                Some(flow) => flow.fraction += share,
+                None => flows.push(Flow {
+                    commodity,
+                    route: route.clone(),
+                    fraction: share,
+                }),
+            }
+        }
+    }
+    flows
+}
+
+/// Share of a matrix's demand that is routed otherwise than in the matrix before.
+fn moved(before: &Moment, now: &Moment) -> f64 {
+    let mut kept: HashMap<(usize, &Route), f64> = HashMap::new();
+    for flow in &before.flows {
+        *kept.entry((flow.commodity, &flow.route)).or_default() += flow.fraction;
+    }
+    let demand = |f: &Flow| now.instance.commodities[f.commodity].demand;
+    let more = |f: &Flow| {
+        let before = kept.get(&(f.commodity, &f.route)).copied().unwrap_or(0.0);
+        demand(f) * (f.fraction - before).max(0.0)
+    };
+    // A chain without demand before has no route that it could leave.
+    let known: std::collections::HashSet<usize> =
+        before.flows.iter().map(|f| f.commodity).collect();
+    let moving: f64 = now
+        .flows
+        .iter()
+        .filter(|f| known.contains(&f.commodity))
+        .map(more)
+        .sum();
+    let total: f64 = now.instance.commodities.iter().map(|c| c.demand).sum();
+    if total > 0.0 { moving / total } else { 0.0 }
+}
+
+/// The routing of one matrix as a solution of its own, at the factor of the whole series.
+pub(crate) fn as_solution(series: &Series, moment: &Moment) -> Solution {
+    Solution {
+        status: series.status,
+        objective: Objective::Scale,
+        value: series.value,
+        bound: Some(series.bound),
+        seconds: series.seconds,
+        flows: moment.flows.clone(),
+    }
+}

@@ -1,0 +1,462 @@
+//! Column generation over trajectories, certified by a Lagrangian bound.
+//!
+//! With prices π ≥ 0 on the capacities of all matrices and μ ≥ 0 on the budgets of change,
+//! t ≥ (Σ_c cheapest trajectory of c − Σ μ) / Σ π, whatever the prices: the argument of
+//! [`lp`](crate::lp), with one more kind of row that does not scale.
+
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use super::pool::{Pool, Rows};
+use super::pricing::{Prices, Segment};
+use crate::instance::{Instance, NONE};
+use crate::lp::interior::{Master, Point};
+use crate::lp::{Monitor, Options, Progress};
+use crate::solution::Status;
+
+/// Most rounds.
+const ROUNDS: usize = 200;
+
+/// Room that the master's start leaves on every row, relative to the largest utilisation.
+const ROOM: f64 = 0.05;
+
+/// Sum of the master's first prices where t is one of its columns, whose reduced cost must be positive.
+const FIRST_PRICES: f64 = 0.8;
+
+/// Shares below this are rounding.
+const NEGLIGIBLE: f64 = 1e-9;
+
+/// A routing of a series: shares of trajectories.
+pub struct Solver<'a> {
+    instances: &'a [Instance],
+    rows: Rows,
+    options: &'a Options,
+    monitor: &'a Monitor<'a>,
+    start: Instant,
+    /// All trajectories found.
+    pub pool: Pool,
+    taking_part: Vec<u32>,
+    local: Vec<u32>,
+    /// Best shares so far.
+    pub best: Vec<f64>,
+    /// Their largest utilisation, t = 1/α.
+    pub value: f64,
+    /// Proved lower bound on t, and the prices that prove it.
+    pub bound: f64,
+    proof: Vec<f64>,
+    /// The best shares that change nothing.
+    calm: (f64, Vec<f64>),
+}
+
+/// Solution of one master.
+struct Solved {
+    x: Vec<f64>,
+    price: Vec<f64>,
+    marginal: Vec<f64>,
+    gap: f64,
+}
+
+impl<'a> Solver<'a> {
+    /// A solver that knows only that `bound` was proved by `proof`, prices of whole capacities by matrix and row.
+    pub fn new(
+        instances: &'a [Instance],
+        rows: Rows,
+        (bound, proof): (f64, Vec<f64>),
+        options: &'a Options,
+        monitor: &'a Monitor<'a>,
+        start: Instant,
+    ) -> Self {
+        let mut proof = proof;
+        proof.resize(rows.count(), 0.0);
+        Solver {
+            pool: Pool::new(&rows, instances[0].commodities.len()),
+            taking_part: Vec::new(),
+            local: vec![NONE; rows.count()],
+            best: Vec::new(),
+            value: f64::INFINITY,
+            calm: (f64::INFINITY, Vec::new()),
+            instances,
+            rows,
+            options,
+            monitor,
+            start,
+            bound,
+            proof,
+        }
+    }
+
+    fn changes(&self) -> bool {
+        !self.rows.budget.is_empty()
+    }
+
+    /// Distance of value and bound, relative to the bound's factor.
+    pub fn gap(&self) -> f64 {
+        ((self.value - self.bound) / self.value).max(0.0)
+    }
+
+    /// How the solve ended.
+    pub fn status(&self) -> Status {
+        if self.gap() <= self.options.gap {
+            Status::Optimal
+        } else if self.interrupted() {
+            Status::Interrupted
+        } else if self.start.elapsed() >= self.options.time_limit {
+            Status::TimeLimit
+        } else {
+            Status::Feasible
+        }
+    }
+
+    fn interrupted(&self) -> bool {
+        self.monitor
+            .interrupt
+            .is_some_and(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    fn report(&self) {
+        if let Some(report) = self.monitor.report {
+            report(&Progress {
+                elapsed: self.start.elapsed(),
+                value: 1.0 / self.value,
+                bound: 1.0 / self.bound,
+                gap: self.gap(),
+            });
+        }
+    }
+
+    /// Starts from routes that are kept throughout: shares by commodity and route, which sum to one for each.
+    pub fn start(&mut self, shares: Vec<(usize, Segment, f64)>) {
+        let mut x: Vec<f64> = Vec::new();
+        for (commodity, segment, share) in shares {
+            let (column, _) = self
+                .pool
+                .add(self.instances, &self.rows, commodity, vec![segment]);
+            x.resize(self.pool.len().max(x.len()), 0.0);
+            x[column] += share;
+        }
+        self.offer(&x);
+        let utilization = self.pool.utilization(&self.rows, &x);
+        for row in self.rows.capacities() {
+            if utilization[row] > 0.9 * self.value || self.proof[row] > 0.0 {
+                self.take_part(row);
+            }
+        }
+        if self.changes() {
+            (1..self.rows.matrices).for_each(|m| {
+                self.take_part(self.rows.change(m));
+            });
+        }
+    }
+
+    fn take_part(&mut self, row: usize) -> bool {
+        if self.local[row] != NONE {
+            return false;
+        }
+        self.local[row] = self.taking_part.len() as u32;
+        self.taking_part.push(row as u32);
+        true
+    }
+
+    /// Rounds of master and pricing until the gap is closed or time is up.
+    pub fn run(&mut self) {
+        let mut price = self.proof.clone();
+        let mut idle = 0;
+        self.price_out(&price, None, 0.0);
+        for _ in 0..ROUNDS {
+            let up = self.start.elapsed() >= self.options.time_limit;
+            if self.gap() <= self.options.gap || up || self.interrupted() || idle > 3 {
+                break;
+            }
+            let gap = (self.value - self.bound).max(1e-13);
+            let least = 0.05 * self.options.gap.max(1e-10) * self.value;
+            let tolerance = (0.1 * gap).max(least).min(gap) * 0.3f64.powi(idle);
+            let solved = self.solve_master(&price, gap, tolerance);
+            let utilization = self.offer(&solved.x);
+            let mut new = self.take_tight_rows(&utilization);
+            let threshold = 1e-3 * solved.gap / self.pool.of.len() as f64;
+            new += self.price_out(&solved.price, Some(&solved.marginal), threshold);
+            let between = |(a, b): (&f64, &f64)| 0.5 * (a + b);
+            let smooth: Vec<f64> = self.proof.iter().zip(&solved.price).map(between).collect();
+            new += self.price_out(&smooth, Some(&solved.marginal), threshold);
+            price = solved.price;
+            idle = if new == 0 { idle + 1 } else { 0 };
+            self.report();
+        }
+        self.thin_out();
+    }
+
+    /// Takes shares over if they are better than the best; shares that change too much are mixed with those that
+    /// change nothing. Returns the use of every row.
+    fn offer(&mut self, x: &[f64]) -> Vec<f64> {
+        let utilization = self.pool.utilization(&self.rows, x);
+        let most = |u: &[f64]| {
+            u[self.rows.capacities()]
+                .iter()
+                .copied()
+                .fold(0.0, f64::max)
+        };
+        let change = utilization[self.rows.capacities().end..]
+            .iter()
+            .copied()
+            .fold(0.0, f64::max);
+        if change <= 0.0 && most(&utilization) < self.calm.0 {
+            self.calm = (most(&utilization), x.to_vec());
+        }
+        let mut x = x.to_vec();
+        let mut value = most(&utilization);
+        if change > 1.0 {
+            let part = 1.0 / change;
+            x.iter_mut().for_each(|x| *x *= part);
+            x.iter_mut()
+                .zip(&self.calm.1)
+                .for_each(|(x, calm)| *x += (1.0 - part) * calm);
+            value = most(&self.pool.utilization(&self.rows, &x));
+        }
+        if value < self.value {
+            (self.value, self.best) = (value, x);
+        }
+        utilization
+    }
+
+    fn take_tight_rows(&mut self, utilization: &[f64]) -> usize {
+        let capacities = self.rows.capacities();
+        let inside = self
+            .taking_part
+            .iter()
+            .map(|&r| r as usize)
+            .filter(|r| capacities.contains(r));
+        let limit = inside.map(|r| utilization[r]).fold(0.0, f64::max);
+        let tight: Vec<usize> = capacities
+            .filter(|&r| utilization[r] > 0.97 * limit)
+            .collect();
+        tight.into_iter().filter(|&r| self.take_part(r)).count()
+    }
+
+    /// Proves a bound from prices and adds trajectories that beat `marginal`; returns how many are new.
+    fn price_out(&mut self, price: &[f64], marginal: Option<&[f64]>, threshold: f64) -> usize {
+        let capacities = self.rows.capacities();
+        let total: f64 = price[capacities.clone()].iter().sum();
+        if total <= 0.0 {
+            return 0;
+        }
+        let mut change = vec![0.0; self.rows.matrices];
+        let mut paid = 0.0;
+        if self.changes() {
+            for m in 1..self.rows.matrices {
+                paid += price[self.rows.change(m)];
+                change[m] = price[self.rows.change(m)] / self.rows.budget[m];
+            }
+        }
+        let prices = Prices::new(self.instances, &price[capacities], change);
+        let found = cheapest_of_all(
+            &prices,
+            self.pool.of.len(),
+            !self.changes(),
+            self.options.threads,
+        );
+        let mut sum = 0.0;
+        let mut new = 0;
+        for (commodity, found) in found.into_iter().enumerate() {
+            // Every commodity had a route when its matrices were solved alone.
+            let Some((cost, trajectory)) = found else {
+                return 0;
+            };
+            sum += cost;
+            if marginal.is_none_or(|m| cost < m[commodity] - threshold) {
+                new += usize::from(
+                    self.pool
+                        .add(self.instances, &self.rows, commodity, trajectory)
+                        .1,
+                );
+            }
+        }
+        let bound = (sum - paid) / total;
+        if bound > self.bound {
+            (self.bound, self.proof) = (bound, price.to_vec());
+        }
+        new
+    }
+
+    fn solve_master(&self, price: &[f64], gap: f64, tolerance: f64) -> Solved {
+        let capacity = |row: &u32| self.rows.capacities().contains(&(*row as usize));
+        let scaled: Vec<u32> = (0..self.taking_part.len() as u32)
+            .filter(|&l| capacity(&self.taking_part[l as usize]))
+            .collect();
+        let mut master = Master {
+            rows: self.taking_part.len(),
+            start: vec![0],
+            blocks: vec![0],
+            scale: !self.changes(),
+            threads: self.options.threads,
+            ..Master::default()
+        };
+        master.limit = self
+            .taking_part
+            .iter()
+            .map(|r| f64::from(u8::from(!capacity(r))))
+            .collect();
+        let mut point = Point {
+            price: self
+                .taking_part
+                .iter()
+                .map(|&r| price[r as usize])
+                .collect(),
+            ..Point::default()
+        };
+        let mut columns: Vec<u32> = Vec::new();
+        let mut fixed: Vec<u32> = Vec::new();
+        for mine in &self.pool.of {
+            if let [only] = mine[..] {
+                fixed.push(only);
+                self.local_loads(only, |row, load| master.limit[row as usize] -= load);
+                continue;
+            }
+            for &column in mine {
+                self.local_loads(column, |row, load| {
+                    master.row.push(row);
+                    master.value.push(load);
+                });
+                sort_last(&mut master);
+                master.start.push(master.row.len() as u32);
+                master.cost.push(0.0);
+                point
+                    .x
+                    .push(self.best.get(column as usize).copied().unwrap_or(0.0));
+                columns.push(column);
+            }
+            master.blocks.push(columns.len() as u32);
+        }
+        if self.changes() {
+            self.add_factor(&mut master, &mut point, &scaled);
+        }
+        let count = (master.columns() + master.rows) as f64;
+        let (reached, _) = master.solve(&mut point, gap / count, tolerance);
+        self.read_back(&point, &columns, &fixed, &scaled, reached)
+    }
+
+    /// Where some rows do not scale with t, t is a column of its own: cost 1, and −1 on every row that scales.
+    fn add_factor(&self, master: &mut Master, point: &mut Point, scaled: &[u32]) {
+        for &row in scaled {
+            master.row.push(row);
+            master.value.push(-1.0);
+        }
+        master.start.push(master.row.len() as u32);
+        master.cost.push(1.0);
+        point.x.push(self.value * (1.0 + ROOM));
+        let total: f64 = scaled.iter().map(|&r| point.price[r as usize]).sum();
+        point
+            .price
+            .iter_mut()
+            .for_each(|p| *p *= FIRST_PRICES / total.max(f64::MIN_POSITIVE));
+    }
+
+    fn local_loads(&self, column: u32, mut add: impl FnMut(u32, f64)) {
+        for (row, load) in self.pool.loads(column as usize) {
+            if self.local[row] != NONE {
+                add(self.local[row], load);
+            }
+        }
+    }
+
+    fn read_back(
+        &self,
+        point: &Point,
+        columns: &[u32],
+        fixed: &[u32],
+        scaled: &[u32],
+        gap: f64,
+    ) -> Solved {
+        let mut solved = Solved {
+            x: vec![0.0; self.pool.len()],
+            price: vec![0.0; self.rows.count()],
+            marginal: vec![0.0; self.pool.of.len()],
+            gap,
+        };
+        let total: f64 = scaled.iter().map(|&r| point.price[r as usize]).sum();
+        for (&row, &price) in self.taking_part.iter().zip(&point.price) {
+            solved.price[row as usize] = price / total;
+        }
+        for (&column, &x) in columns.iter().zip(&point.x) {
+            solved.x[column as usize] = x;
+        }
+        let mut marginal = point.marginal.iter();
+        for (commodity, mine) in self.pool.of.iter().enumerate() {
+            if mine.len() > 1 {
+                solved.marginal[commodity] = marginal.next().copied().unwrap_or(0.0) / total;
+            }
+        }
+        for &column in fixed {
+            let priced = |(row, load): (usize, f64)| solved.price[row] * load;
+            let cost = self.pool.loads(column as usize).map(priced).sum();
+            solved.x[column as usize] = 1.0;
+            solved.marginal[self.pool.commodity[column as usize] as usize] = cost;
+        }
+        solved
+    }
+
+    /// Leaves out small shares while the proof still holds.
+    fn thin_out(&mut self) {
+        let before = self.gap();
+        for least in [0.1, 0.03, 0.01, 0.003, 0.001, NEGLIGIBLE] {
+            let share = |c: u32| self.best.get(c as usize).copied().unwrap_or(0.0);
+            let mut x = vec![0.0; self.pool.len()];
+            for mine in &self.pool.of {
+                let kept: f64 = mine.iter().map(|&c| share(c)).filter(|x| *x >= least).sum();
+                for &column in mine.iter().filter(|&&c| share(c) >= least) {
+                    x[column as usize] = share(column) / kept;
+                }
+            }
+            let utilization = self.pool.utilization(&self.rows, &x);
+            let (capacities, change) = utilization.split_at(self.rows.capacities().end);
+            let value = capacities.iter().copied().fold(0.0, f64::max);
+            let gap = (value - self.bound) / value;
+            if change.iter().all(|c| *c <= 1.0) && gap <= self.options.gap.max(before) {
+                (self.best, self.value) = (x, value);
+                return;
+            }
+        }
+    }
+}
+
+/// The cheapest trajectory of every commodity, on several threads.
+fn cheapest_of_all(
+    prices: &Prices<'_>,
+    count: usize,
+    constant: bool,
+    threads: usize,
+) -> Vec<Option<(f64, Vec<Segment>)>> {
+    let share = count.div_ceil(threads.max(1)).max(1);
+    let part = |first: usize| -> Vec<_> {
+        (first..(first + share).min(count))
+            .map(|c| prices.cheapest(c, constant))
+            .collect()
+    };
+    if threads <= 1 || count < 64 {
+        return (0..count).step_by(share).flat_map(part).collect();
+    }
+    std::thread::scope(|scope| {
+        let part = &part;
+        let handles: Vec<_> = (0..count)
+            .step_by(share)
+            .map(|first| scope.spawn(move || part(first)))
+            .collect();
+        handles
+            .into_iter()
+            .flat_map(|h| h.join().expect("pricing does not panic"))
+            .collect()
+    })
+}
+
+/// Sorts the entries of the column that is being added by local row.
+fn sort_last(master: &mut Master) {
+    let first = *master.start.last().unwrap_or(&0) as usize;
+    if master.row[first..].is_sorted() {
+        return;
+    }
+    let rows = master.row[first..].iter().copied();
+    let mut entries: Vec<(u32, f64)> = rows.zip(master.value[first..].iter().copied()).collect();
+    entries.sort_unstable_by_key(|(row, _)| *row);
+    for (at, (row, value)) in entries.into_iter().enumerate() {
+        (master.row[first + at], master.value[first + at]) = (row, value);
+    }
+}
