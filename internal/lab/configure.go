@@ -89,6 +89,7 @@ func (s state) configureSite(p *plan, site sitePlan, programs map[string]string)
 			Arguments: []string{
 				programs["switchboard-forwarder"], "--site", site.Name, "--name", forwarderName,
 				"--credentials", credentials, "--state-directory", s.sitePath(site.Name, "forwarder-"+forwarderName),
+				"--flow-directory", s.flowTables(site.Name),
 			},
 			WaitFor: []string{credentials},
 		},

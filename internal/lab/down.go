@@ -39,8 +39,10 @@ func Down(root, name string, progress *Progress) error {
 	if err := deleteNamespaces(name, progress); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(s.Directory); err != nil {
-		return err
+	for _, directory := range []string{s.flowTables(), s.Directory} {
+		if err := os.RemoveAll(directory); err != nil {
+			return err
+		}
 	}
 	// The directories above go with the last laboratory; while they are not empty this fails, as it should.
 	if os.Remove(root) == nil {

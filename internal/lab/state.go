@@ -91,6 +91,11 @@ func (s state) path(parts ...string) string {
 	return filepath.Join(append([]string{s.Directory}, parts...)...)
 }
 
+// flowTables is the directory of a site's flow tables, which want a file system in memory.
+func (s state) flowTables(parts ...string) string {
+	return filepath.Join(append([]string{"/dev/shm/switchboard-lab-" + s.Name}, parts...)...)
+}
+
 func (s state) root() string           { return filepath.Dir(s.Directory) }
 func (s state) file() string           { return s.path("laboratory.yaml") }
 func (s state) processesFile() string  { return s.path("processes.json") }

@@ -21,9 +21,10 @@ import (
 )
 
 const (
+	// A process that worked is started again at once; one that ends early waits, longer each time.
 	firstBackOff = 100 * time.Millisecond
 	lastBackOff  = 5 * time.Second
-	// steadyAfter is the run after which a process counts as working, and its next restart is immediate again.
+	// steadyAfter is the run after which a process counts as working.
 	steadyAfter = 10 * time.Second
 	// patience is how long a process may take to end when asked.
 	patience = 3 * time.Second
@@ -104,14 +105,14 @@ func (s *supervisor) tend(ctx context.Context, one process) {
 		s.logger.Warn("process ended", "process", one.Name, "how", exit, "after", time.Since(begun).Round(time.Millisecond))
 		record.LastExit = exit
 		if time.Since(begun) > steadyAfter {
-			backOff = firstBackOff
+			backOff = 0
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(backOff):
 		}
-		backOff = min(2*backOff, lastBackOff)
+		backOff = min(max(2*backOff, firstBackOff), lastBackOff)
 	}
 }
 

@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 func useLaboratory(t *testing.T) *laboratory {
 	t.Helper()
 	program := require(t)
-	shared.once.Do(func() { shared.lab, shared.problem = bringUp(program, "e2e") })
+	shared.once.Do(func() { shared.lab, shared.problem = bringUp(program, fmt.Sprintf("e2e-%d", os.Getpid())) })
 	if shared.problem != nil {
 		t.Fatal(shared.problem)
 	}

@@ -1,5 +1,7 @@
 //! The control side of a forwarder: applies rule sets, reports, traces.
 
+use crate::clock;
+use crate::flow_files::{self, FlowFiles};
 use crate::pipeline::{Pipeline, Settings};
 use crate::ports::{Change, Ports};
 use crate::registry::{PlaceName, Registry};
@@ -28,6 +30,9 @@ pub struct Control {
     state_directory: Option<PathBuf>,
     ports: Ports,
     registry: Registry,
+    /// Names written down.
+    names_kept: usize,
+    files: Option<Arc<FlowFiles>>,
     rules: Arc<Rules>,
     applied: contract::RuleSet,
     refused: Option<(u64, String)>,
@@ -45,6 +50,8 @@ pub struct Identity {
     pub forwarder: String,
     /// Where it keeps its last rules; nowhere when nothing.
     pub state_directory: Option<PathBuf>,
+    /// Where its flow tables lie; in the process's memory when nothing.
+    pub flow_directory: Option<PathBuf>,
 }
 
 impl Control {
@@ -53,7 +60,20 @@ impl Control {
     /// # Errors
     /// There is no memory for the flow tables, or the thread does not start.
     pub fn start(identity: Identity, pool: Pool, settings: &Settings) -> io::Result<Control> {
-        let pipeline = Pipeline::new(settings, &Rules::empty()).map_err(io::Error::other)?;
+        let (files, registry) = match &identity.flow_directory {
+            Some(directory) => {
+                let (files, registry) = FlowFiles::open(directory).map_err(|error| {
+                    io::Error::other(format!("{}: {error}", directory.display()))
+                })?;
+                (Some(Arc::new(files)), registry)
+            }
+            None => (None, Registry::default()),
+        };
+        let place = files.clone().map_or(flow_files::Place::Process, |files| {
+            flow_files::Place::Files(files, 0)
+        });
+        let pipeline = Pipeline::with_tables(settings, &Rules::empty(), place, clock::seconds())
+            .map_err(io::Error::other)?;
         let (run, worker) = Worker::new(pool, pipeline)?;
         let thread = thread::Builder::new()
             .name("worker-0".to_string())
@@ -63,7 +83,9 @@ impl Control {
             forwarder: identity.forwarder,
             state_directory: identity.state_directory,
             ports: Ports::new(pool),
-            registry: Registry::default(),
+            names_kept: registry.hop_count() + registry.place_count(),
+            registry,
+            files,
             rules: Arc::new(Rules::empty()),
             applied: contract::RuleSet::default(),
             refused: None,
@@ -128,6 +150,7 @@ impl Control {
         let macs = self.ports.macs(&set.ports);
         let rules =
             rules::compile(&set, &macs, &mut self.registry).map_err(|error| error.to_string())?;
+        self.keep_names()?;
         let rules = Arc::new(rules);
         let (closing, closing_ports): (Vec<_>, Vec<_>) = change.closing.into_iter().unzip();
         let (done, queues) = mpsc::channel();
@@ -151,6 +174,17 @@ impl Control {
         }
         self.rules = rules;
         self.applied = set;
+        Ok(())
+    }
+
+    /// Writes down new names before flow entries can hold their numbers.
+    fn keep_names(&mut self) -> Result<(), String> {
+        let names = self.registry.hop_count() + self.registry.place_count();
+        if let Some(files) = self.files.as_ref().filter(|_| names != self.names_kept) {
+            let kept = files.keep_names(&self.registry);
+            kept.map_err(|error| format!("the flow directory: {error}"))?;
+            self.names_kept = names;
+        }
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use crate::neighbours::question;
 use crate::pipeline::{Output, Pipeline, Settings};
 use crate::registry::{HopId, PlaceId};
 use crate::rules::Rules;
-use flow::{ConfigError, FlowKey, FlowTable, Insertion, Scan, Verdict};
+use flow::{ConfigError, FlowKey, FlowTable, Scan, Verdict};
 use std::collections::HashMap;
 
 /// Buckets that a walk may look at in a second: 1 % of a core or so.
@@ -138,10 +138,8 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
     ) -> Result<(), ConfigError> {
         let (config_v4, config_v6) = self.settings.tables(timeouts);
-        let mut v4 = FlowTable::new(&config_v4)?;
-        let mut v6 = FlowTable::new(&config_v6)?;
-        move_entries(&mut self.v4, &mut v4, now);
-        move_entries(&mut self.v6, &mut v6, now);
+        let v4 = self.place.replace(&mut self.v4, &config_v4, now)?;
+        let v6 = self.place.replace(&mut self.v6, &config_v6, now)?;
         (self.v4, self.v6) = (v4, v6);
         self.housekeeping.counting = None;
         self.timeouts = timeouts;
@@ -176,14 +174,4 @@ fn count_in<K: FlowKey>(
     if !more {
         *scan = None;
     }
-}
-
-fn move_entries<K: FlowKey>(from: &mut FlowTable<K>, to: &mut FlowTable<K>, now: u32) {
-    let scan = from.begin_scan();
-    let everything = from.stats().slots.max(1);
-    while from.scan_step(&scan, everything, |visited| {
-        match to.import(&visited.entry(now), now) {
-            Insertion::New(_) | Insertion::Present(_) | Insertion::Full => Verdict::Keep,
-        }
-    }) {}
 }

@@ -21,6 +21,7 @@ const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARDER
   --rules FILE             a RuleSet (protocol buffers) instead of the bus; read again when it changes
   --status FILE            where the Status goes instead of the bus, each second
   --state-directory DIR    keeps the last rules over a restart
+  --flow-directory DIR     on tmpfs or hugetlbfs: keeps connections' choices over a restart, also after a crash
   --memory-mb N            DPDK's memory without huge pages (default 64)
   --huge-pages             take DPDK's memory from huge pages
   --buffers N              packet buffers (default 8192)
@@ -39,6 +40,7 @@ struct Arguments {
     rules: Option<PathBuf>,
     status: Option<PathBuf>,
     state_directory: Option<PathBuf>,
+    flow_directory: Option<PathBuf>,
     memory_mb: u32,
     huge_pages: bool,
     buffers: u32,
@@ -70,6 +72,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         rules: None,
         status: None,
         state_directory: None,
+        flow_directory: None,
         memory_mb: 64,
         huge_pages: false,
         buffers: 8_192,
@@ -93,6 +96,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
             "--rules" => arguments.rules = Some(value.into()),
             "--status" => arguments.status = Some(value.into()),
             "--state-directory" => arguments.state_directory = Some(value.into()),
+            "--flow-directory" => arguments.flow_directory = Some(value.into()),
             "--memory-mb" => arguments.memory_mb = number()?,
             "--buffers" => arguments.buffers = number()?,
             "--flow-memory-mb" => arguments.flow_memory_mb = number()? as usize,
@@ -122,6 +126,7 @@ fn run(arguments: Arguments) -> io::Result<()> {
         site: arguments.site.clone(),
         forwarder: arguments.name.clone(),
         state_directory: arguments.state_directory.clone(),
+        flow_directory: arguments.flow_directory.clone(),
     };
     let flow_memory = arguments.flow_memory_mb << 20;
     let settings = Settings {

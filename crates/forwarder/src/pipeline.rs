@@ -3,6 +3,7 @@
 use crate::arrival::{Accepted, Arrival};
 use crate::burst::Burst;
 use crate::counters::{Counters, Drop, Event, Reason};
+use crate::flow_files::Place;
 use crate::fragments::Fragments;
 use crate::frame::Frame;
 use crate::housekeeping::Housekeeping;
@@ -95,6 +96,7 @@ impl<F> Output<F> {
 pub struct Pipeline<F> {
     pub(crate) v4: Ipv4Table,
     pub(crate) v6: Ipv6Table,
+    pub(crate) place: Place,
     pub(crate) neighbours: Neighbours<Waiting<F>>,
     pub(crate) fragments: Fragments,
     /// What happened so far.
@@ -131,10 +133,30 @@ impl<F: Frame> Pipeline<F> {
     /// # Errors
     /// The flow tables' settings contradict each other or there is no memory.
     pub fn new(settings: &Settings, rules: &Rules) -> Result<Pipeline<F>, flow::ConfigError> {
+        Self::with_tables(settings, rules, Place::Process, 0)
+    }
+
+    /// A pipeline whose tables lie at `place` and hold what they held there. `now` is in seconds.
+    ///
+    /// # Errors
+    /// As for [`Pipeline::new`].
+    pub fn with_tables(
+        settings: &Settings,
+        rules: &Rules,
+        place: Place,
+        now: u32,
+    ) -> Result<Pipeline<F>, flow::ConfigError> {
         let (config_v4, config_v6) = settings.tables(rules.timeouts);
+        let v4: Ipv4Table = place.table(&config_v4, now)?;
+        let mut v6: Ipv6Table = place.table(&config_v6, now)?;
+        let timeouts = v4.config().timeouts;
+        if v6.config().timeouts != timeouts {
+            v6 = place.replace(&mut v6, &settings.tables(timeouts).1, now)?;
+        }
         Ok(Pipeline {
-            v4: Ipv4Table::new(&config_v4)?,
-            v6: Ipv6Table::new(&config_v6)?,
+            v4,
+            v6,
+            place,
             neighbours: Neighbours::default(),
             fragments: Fragments::default(),
             counters: Counters::default(),
@@ -146,7 +168,7 @@ impl<F: Frame> Pipeline<F> {
             flow_changes: 0,
             housekeeping: Housekeeping::default(),
             settings: *settings,
-            timeouts: rules.timeouts,
+            timeouts,
         })
     }
 

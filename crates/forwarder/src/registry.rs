@@ -2,6 +2,7 @@
 //!
 //! A flow entry outlives the rules it was made under, so a number is never given to another thing.
 
+use serde::{Deserialize, Serialize, Serializer};
 use std::collections::HashMap;
 
 /// Number of a hop: an attachment, an edge or a peer.
@@ -29,7 +30,7 @@ impl PlaceId {
 }
 
 /// Lasting name of a hop.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum HopName {
     /// Attachment id of the rules.
     Attachment(String),
@@ -40,7 +41,7 @@ pub enum HopName {
 }
 
 /// Lasting name of a place.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum PlaceName {
     /// A stage of a service path.
     Stage {
@@ -59,11 +60,46 @@ pub enum PlaceName {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exhausted;
 
-/// Every number given so far.
-#[derive(Debug, Default)]
+/// Every number given so far. Written down it is the two lists of names, in the order of their numbers.
+#[derive(Debug, Default, Deserialize)]
+#[serde(from = "Names<HopName, PlaceName>")]
 pub struct Registry {
     hops: HashMap<HopName, HopId>,
     places: HashMap<PlaceName, PlaceId>,
+}
+
+/// Names in the order of their numbers.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Names<H, P> {
+    hops: Vec<H>,
+    places: Vec<P>,
+}
+
+impl From<Names<HopName, PlaceName>> for Registry {
+    fn from(names: Names<HopName, PlaceName>) -> Registry {
+        let (hops, places) = (0..=u16::MAX, 0..=u16::MAX);
+        Registry {
+            hops: names.hops.into_iter().zip(hops.map(HopId)).collect(),
+            places: names.places.into_iter().zip(places.map(PlaceId)).collect(),
+        }
+    }
+}
+
+impl Serialize for Registry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let names = Names {
+            hops: in_order(&self.hops, |id| id.0),
+            places: in_order(&self.places, |id| id.0),
+        };
+        names.serialize(serializer)
+    }
+}
+
+fn in_order<K, V: Copy>(known: &HashMap<K, V>, number: impl Fn(V) -> u16) -> Vec<&K> {
+    let mut names: Vec<(u16, &K)> = known.iter().map(|(name, &id)| (number(id), name)).collect();
+    names.sort_unstable_by_key(|&(number, _)| number);
+    names.into_iter().map(|(_, name)| name).collect()
 }
 
 impl Registry {
@@ -125,6 +161,29 @@ mod tests {
         let other = registry.hop(HopName::Edge("a/f".into())).unwrap();
         assert_ne!(first, other);
         assert_eq!(registry.hop(HopName::Peer("a/f".into())), Ok(first));
+    }
+
+    #[test]
+    fn names_written_down_keep_their_numbers() {
+        let mut registry = Registry::default();
+        for i in 0..300 {
+            registry.hop(HopName::Attachment(format!("a{i}"))).unwrap();
+            registry.hop(HopName::Peer(format!("p{i}"))).unwrap();
+            let (chain, egress, stage) = (65_536 + 2 * i, 20, 1);
+            let place = PlaceName::Stage {
+                chain,
+                egress,
+                stage,
+            };
+            registry.place(place).unwrap();
+        }
+        let text = serde_json::to_string(&registry).unwrap();
+        let mut read: Registry = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            (read.hops.clone(), read.places.clone()),
+            (registry.hops, registry.places)
+        );
+        assert_eq!(read.hop(HopName::Edge("new".into())), Ok(HopId(600)));
     }
 
     #[test]

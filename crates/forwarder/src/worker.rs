@@ -2,6 +2,7 @@
 
 mod transfer;
 
+use crate::clock;
 use crate::counters::Counters;
 use crate::pipeline::{Output, Pipeline};
 use crate::ports::Queue;
@@ -17,7 +18,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use transfer::Transfer;
 
 /// What the control thread asks of a worker.
@@ -114,7 +115,6 @@ pub struct Worker {
     transfer: Transfer,
     commands: Receiver<Command>,
     wake: Arc<EventFd>,
-    started: Instant,
 }
 
 /// Empty rounds before sleeping. Where every port can wake the worker it waits for them; where some must be polled it
@@ -150,7 +150,6 @@ impl Worker {
             transfer: Transfer::new(pool),
             commands,
             wake: wake.clone(),
-            started: Instant::now(),
         };
         Ok((worker, Commands { sender, wake }))
     }
@@ -166,7 +165,7 @@ impl Worker {
             if look && !self.obey() {
                 return;
             }
-            let now = self.started.elapsed().as_secs() as u32;
+            let now = clock::seconds();
             let received = self.round(now, &mut burst, &mut output);
             let busy = self
                 .pipeline
@@ -289,7 +288,7 @@ impl Worker {
                 count: self.former.remove(&port.name).unwrap_or_default(),
             });
         }
-        let now = self.started.elapsed().as_secs() as u32;
+        let now = clock::seconds();
         if let Err(error) = self.pipeline.rules_changed(&self.rules, &rules, now) {
             eprintln!("switchboard-forwarder: idle times stay as they were: {error}");
         }

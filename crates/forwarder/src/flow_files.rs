@@ -1,0 +1,230 @@
+//! Flow tables that outlive the process, and the names of the numbers in them.
+//!
+//! The directory lies on a file system in memory. A forwarder that was killed, or replaced by a newer one, finds there
+//! what its connections chose: also choices that the rules of today would not make again.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `lock` | nothing; whoever has it locked owns the directory |
+//! | `names.json` | the [`Registry`]: written before a number can be in a table |
+//! | `ipv4.<worker>`, `ipv6.<worker>` | tables ([`flow::FlowTable::create_in`]) |
+
+use crate::registry::Registry;
+use flow::{Config, ConfigError, FlowKey, FlowTable, Insertion, Verdict};
+use nix::sys::statfs::{FsType, HUGETLBFS_MAGIC, TMPFS_MAGIC, statfs};
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const NAMES: &str = "names.json";
+/// RAMFS_MAGIC of the kernel.
+const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
+/// More names than this at the start mean that most are of the past: better begin again than run out.
+const NAMES_LIMIT: usize = 1 << 15;
+
+/// A directory of flow tables that this process owns.
+#[derive(Debug)]
+pub struct FlowFiles {
+    directory: PathBuf,
+    /// Kept for its lock.
+    _lock: File,
+}
+
+impl FlowFiles {
+    /// Takes a directory, which is made where it does not exist, and reads the names that its tables' numbers have.
+    ///
+    /// # Errors
+    /// It is not on a file system in memory, another process owns it, or it cannot be used.
+    pub fn open(directory: &Path) -> io::Result<(FlowFiles, Registry)> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)?;
+        let in_memory = [TMPFS_MAGIC, HUGETLBFS_MAGIC, RAMFS_MAGIC];
+        if !in_memory.contains(&statfs(directory)?.filesystem_type()) {
+            return Err(io::Error::other(
+                "the flow directory is not on a file system in memory; give one on tmpfs (/dev/shm, /run) or hugetlbfs",
+            ));
+        }
+        let lock = file(&directory.join("lock"), false)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(io::Error::other(
+                    "another forwarder uses the flow directory",
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let files = FlowFiles {
+            directory: directory.to_path_buf(),
+            _lock: lock,
+        };
+        let registry = files.names()?;
+        Ok((files, registry))
+    }
+
+    /// The names there are. Without any, numbers in tables mean nothing: the tables go.
+    fn names(&self) -> io::Result<Registry> {
+        let read = fs::read(self.directory.join(NAMES));
+        let known = read
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<Registry>(&bytes).ok());
+        if let Some(registry) = known
+            && registry.hop_count().max(registry.place_count()) < NAMES_LIMIT
+        {
+            return Ok(registry);
+        }
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with("ipv") {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(Registry::default())
+    }
+
+    /// Writes the names down. To be called before flow entries can hold new numbers.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn keep_names(&self, registry: &Registry) -> io::Result<()> {
+        let unfinished = self.directory.join("names.new");
+        fs::write(&unfinished, serde_json::to_vec(registry)?)?;
+        fs::rename(&unfinished, self.directory.join(NAMES))
+    }
+
+    /// A worker's table of a family, with what it held, and then with the idle times it had. `now` is in seconds.
+    ///
+    /// # Errors
+    /// As for [`FlowTable::create_in`].
+    fn table<K: FlowKey>(
+        &self,
+        worker: usize,
+        config: &Config,
+        now: u32,
+    ) -> Result<FlowTable<K>, ConfigError> {
+        let path = self.path::<K>(worker);
+        match file(&path, false).map(FlowTable::reopen) {
+            Ok(Ok(table)) if table.config().memory_limit == config.memory_limit => Ok(table),
+            Ok(Ok(mut table)) => {
+                let timeouts = table.config().timeouts;
+                let config = Config {
+                    timeouts,
+                    ..*config
+                };
+                self.replace(worker, &mut table, &config, now)
+            }
+            _ => self.create(&path, config),
+        }
+    }
+
+    /// A table made from other settings, with the entries of the one it replaces.
+    ///
+    /// # Errors
+    /// As for [`FlowTable::create_in`]; nothing has changed then.
+    fn replace<K: FlowKey>(
+        &self,
+        worker: usize,
+        old: &mut FlowTable<K>,
+        config: &Config,
+        now: u32,
+    ) -> Result<FlowTable<K>, ConfigError> {
+        let path = self.path::<K>(worker);
+        let unfinished = path.with_extension(format!("{worker}.new"));
+        let mut table = self.create(&unfinished, config)?;
+        move_entries(old, &mut table, now);
+        fs::rename(&unfinished, &path).map_err(cannot)?;
+        Ok(table)
+    }
+
+    fn create<K: FlowKey>(
+        &self,
+        path: &Path,
+        config: &Config,
+    ) -> Result<FlowTable<K>, ConfigError> {
+        FlowTable::create_in(config, file(path, true).map_err(cannot)?)
+    }
+
+    fn path<K: FlowKey>(&self, worker: usize) -> PathBuf {
+        let family = if size_of::<K>() > 16 { "ipv6" } else { "ipv4" };
+        self.directory.join(format!("{family}.{worker}"))
+    }
+}
+
+/// Where a worker's tables lie.
+#[derive(Clone, Debug, Default)]
+pub enum Place {
+    /// In memory of the process.
+    #[default]
+    Process,
+    /// In files, as those of a worker.
+    Files(Arc<FlowFiles>, usize),
+}
+
+impl Place {
+    /// A table, with what it held if it lies in a file. `now` is in seconds.
+    ///
+    /// # Errors
+    /// As for [`FlowTable::new`] and [`FlowTable::create_in`].
+    pub(crate) fn table<K: FlowKey>(
+        &self,
+        config: &Config,
+        now: u32,
+    ) -> Result<FlowTable<K>, ConfigError> {
+        match self {
+            Place::Process => FlowTable::new(config),
+            Place::Files(files, worker) => files.table(*worker, config, now),
+        }
+    }
+
+    /// A table made from other settings, with the entries of the one it replaces.
+    ///
+    /// # Errors
+    /// As for [`Place::table`]; nothing has changed then.
+    pub(crate) fn replace<K: FlowKey>(
+        &self,
+        old: &mut FlowTable<K>,
+        config: &Config,
+        now: u32,
+    ) -> Result<FlowTable<K>, ConfigError> {
+        match self {
+            Place::Process => {
+                let mut table = FlowTable::new(config)?;
+                move_entries(old, &mut table, now);
+                Ok(table)
+            }
+            Place::Files(files, worker) => files.replace(*worker, old, config, now),
+        }
+    }
+}
+
+/// Moves all entries of a table, those that fit, into another.
+fn move_entries<K: FlowKey>(from: &mut FlowTable<K>, to: &mut FlowTable<K>, now: u32) {
+    let scan = from.begin_scan();
+    let everything = from.stats().slots.max(1);
+    while from.scan_step(&scan, everything, |visited| {
+        match to.import(&visited.entry(now), now) {
+            Insertion::New(_) | Insertion::Present(_) | Insertion::Full => Verdict::Keep,
+        }
+    }) {}
+}
+
+fn file(path: &Path, empty: bool) -> io::Result<File> {
+    File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(empty)
+        .mode(0o600)
+        .open(path)
+}
+
+fn cannot(error: io::Error) -> ConfigError {
+    ConfigError::Reserve(flow::ReserveError {
+        bytes: 0,
+        os_error: error.raw_os_error().unwrap_or(0),
+    })
+}
