@@ -169,6 +169,47 @@ impl Mbuf {
         }
     }
 
+    /// Leaves the `length` bytes behind the first `skip` (fewer if there are fewer), and adds `header` bytes of any value in
+    /// front of them; false, and nothing changed, when there is no room for these.
+    #[inline]
+    pub fn reframe(&mut self, skip: usize, length: usize, header: usize) -> bool {
+        let raw = self.raw_mut();
+        let skip = skip.min(usize::from(raw.data_len));
+        let length = length.min(usize::from(raw.data_len) - skip);
+        let start = usize::from(raw.data_off) + skip;
+        if header > start || header + length > 0xffff {
+            return false;
+        }
+        raw.data_off = (start - header) as u16;
+        raw.data_len = (length + header) as u16;
+        raw.pkt_len = (length + header) as u32;
+        true
+    }
+
+    /// Asks the cache for the packet's first bytes.
+    #[inline]
+    pub fn prefetch(&self) {
+        let raw = self.raw();
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch never faults, whatever the address.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(
+                raw.buf_addr
+                    .wrapping_add(usize::from(raw.data_off))
+                    .cast::<i8>(),
+            );
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = raw;
+    }
+
+    /// Whether the device took an IEEE 802.1Q tag out of the frame.
+    #[inline]
+    pub fn has_stripped_vlan(&self) -> bool {
+        self.raw().ol_flags & VLAN_STRIPPED != 0
+    }
+
     /// Replaces the packet; false, and nothing changed, when it does not fit behind the headroom.
     pub fn set(&mut self, bytes: &[u8]) -> bool {
         let raw = self.raw_mut();

@@ -37,7 +37,8 @@ pub struct Hops {
     pub tag: u16,
 }
 
-/// Where an entry lies. Valid until the next call that inserts, removes, ages or scans: entries move then.
+/// Where an entry lies. Valid until the next call that inserts, removes, ages or scans: entries may move then, which
+/// [`crate::FlowTable::moves`] tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position(NonZeroU32);
 

@@ -86,6 +86,19 @@ pub trait FlowKey: Layout + std::hash::Hash + fmt::Debug {
     }
 }
 
+/// The ports of a head, exchanged, under another path.
+#[inline(always)]
+const fn reversed_head(head: u64, path: u16) -> u64 {
+    let protocol = head & 0xff << PROTOCOL_SHIFT;
+    (path as u64) << PATH_SHIFT | protocol | (head as u32).rotate_left(16) as u64
+}
+
+/// A head under another path.
+#[inline(always)]
+const fn head_at(head: u64, path: u16) -> u64 {
+    head & ((1 << PATH_SHIFT) - 1) | (path as u64) << PATH_SHIFT
+}
+
 impl FlowKey for Ipv4Key {}
 impl FlowKey for Ipv6Key {}
 
@@ -118,6 +131,24 @@ impl Ipv4Key {
         Self {
             head: head(path, protocol, source_port, destination_port),
             addresses: (source as u64) << 32 | destination as u64,
+        }
+    }
+
+    /// The same connection on another path.
+    #[inline(always)]
+    pub const fn at(&self, path: u16) -> Self {
+        Self {
+            head: head_at(self.head, path),
+            addresses: self.addresses,
+        }
+    }
+
+    /// The connection as its answers show it, on a path.
+    #[inline(always)]
+    pub const fn reversed_at(&self, path: u16) -> Self {
+        Self {
+            head: reversed_head(self.head, path),
+            addresses: self.addresses.rotate_left(32),
         }
     }
 
@@ -214,6 +245,24 @@ impl Ipv6Key {
         }
     }
 
+    /// The same connection on another path.
+    #[inline(always)]
+    pub const fn at(&self, path: u16) -> Self {
+        Self {
+            head: head_at(self.head, path),
+            addresses: self.addresses,
+        }
+    }
+
+    /// The connection as its answers show it, on a path.
+    #[inline(always)]
+    pub const fn reversed_at(&self, path: u16) -> Self {
+        Self {
+            head: reversed_head(self.head, path),
+            addresses: [self.addresses[1], self.addresses[0]],
+        }
+    }
+
     /// The source address in forward orientation.
     pub const fn source(&self) -> Ipv6Addr {
         Ipv6Addr::from_bits(self.addresses[0])
@@ -283,11 +332,17 @@ mod tests {
             "path 43981 protocol 6 10.0.0.1:4660 > 192.168.1.2:443"
         );
         assert_eq!(Ipv4Key::from_parts(key.head(), key.addresses()), key);
+        let answer = Ipv4Key::new(9, 0xc0a8_0102, 0x0a00_0001, 6, 443, 0x1234);
+        assert_eq!(key.reversed_at(9), answer);
+        assert_eq!(answer.reversed_at(3).at(0xabcd), key);
         let key = Ipv6Key::new(7, 1, 2 << 64, 17, 0xffff, 53);
         assert_eq!(
             format!("{key:?}"),
             "path 7 protocol 17 [::1]:65535 > [0:0:0:2::]:53"
         );
+        let answer = Ipv6Key::new(8, 2 << 64, 1, 17, 53, 0xffff);
+        assert_eq!(key.reversed_at(8), answer);
+        assert_eq!(answer.reversed_at(3).at(7), key);
         assert_eq!(Ipv6Key::from_parts(key.head(), key.addresses()), key);
     }
 }

@@ -106,6 +106,7 @@ impl<K: FlowKey> FlowTable<K> {
             self.memory.buckets_mut()[old as usize].clear(slot);
         }
         self.counters.splits += 1;
+        self.moves += arrived as u64;
     }
 
     /// Frees a slot in one of the key's two full buckets; returns bucket, slot and the place it stands for.
@@ -228,6 +229,7 @@ impl<K: FlowKey> FlowTable<K> {
             buckets[here.bucket as usize].store(slot, &entry);
             buckets[from as usize].clear(from_slot);
             self.counters.displaced += 1;
+            self.moves += 1;
             (last, slot) = (here.from as usize, from_slot);
         }
     }

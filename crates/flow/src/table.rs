@@ -48,6 +48,7 @@ pub struct FlowTable<K: FlowKey> {
     pub(crate) scans: Vec<OpenScan<K>>,
     pub(crate) scans_opened: u64,
     config: Config,
+    pub(crate) moves: u64,
 }
 
 /// A table of IPv4 connections.
@@ -195,6 +196,7 @@ impl<K: FlowKey> FlowTable<K> {
             scans: Vec::new(),
             scans_opened: 0,
             config: *config,
+            moves: 0,
         })
     }
 
@@ -211,6 +213,13 @@ impl<K: FlowKey> FlowTable<K> {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.entries == 0
+    }
+
+    /// Grows whenever an entry leaves its slot: what was found before need not lie where it was. New entries that
+    /// displace nobody, and packets of old ones, do not count.
+    #[inline]
+    pub fn moves(&self) -> u64 {
+        self.moves
     }
 
     /// Figures about the table.
@@ -355,6 +364,7 @@ impl<K: FlowKey> FlowTable<K> {
     pub(crate) fn clear(&mut self, bucket: u32, slot: usize) {
         self.memory.buckets_mut()[bucket as usize].clear(slot);
         self.entries -= 1;
+        self.moves += 1;
     }
 
     #[inline(always)]

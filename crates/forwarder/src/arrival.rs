@@ -1,6 +1,7 @@
 //! Where an arriving packet is: its service path, stage and direction.
 
 use crate::counters::{Drop, Event, Reason};
+use crate::family::{Family, Key, key};
 use crate::frame::Frame;
 use crate::neighbours;
 use crate::pipeline::{Output, Pipeline};
@@ -23,35 +24,44 @@ pub const ATTACHMENT_GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0,
 const EDGE_FORWARD: u16 = 0;
 const EDGE_REVERSE: u16 = 1;
 
-/// A packet at a stage of a service path. The frame begins with the IP packet.
-#[derive(Clone, Copy, Debug)]
+/// A packet at a stage of a service path: all that steering needs to know besides the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// The stage.
     pub place: PlaceId,
-    /// The direction.
-    pub direction: Direction,
     /// The hop it came from.
     pub from: HopId,
+    /// Bytes of the IP packet.
+    pub length: u32,
+    /// Bytes in front of the IP packet in its frame.
+    pub offset: u16,
+    /// The direction.
+    pub direction: Direction,
     /// Whether it came from another forwarder.
     pub over_tunnel: bool,
     /// What is left of its loop guard.
     pub loop_guard: u8,
-    /// The packet.
-    pub ip: IpPacket,
-    /// The connection it belongs to, as packets of this direction show it: of errors and later fragments
-    /// the one they belong to.
-    pub tuple: FiveTuple,
-    /// Whether it is an ICMP error about that connection.
+    /// Byte 13 of the TCP header; 0 for others.
+    pub tcp_flags: u8,
+    /// Whether it is an ICMP error about the connection.
     pub is_error: bool,
+    /// Whether it is a fragment, but not the first.
+    pub is_later_fragment: bool,
 }
 
 impl Arrival {
-    /// The connection in forward orientation.
-    #[inline]
-    pub fn forward_tuple(&self) -> FiveTuple {
-        match self.direction {
-            Direction::Forward => self.tuple,
-            Direction::Reverse => self.tuple.reversed(),
+    fn new(place: PlaceId, direction: Direction, from: HopId, ip: &IpPacket) -> Arrival {
+        Arrival {
+            place,
+            from,
+            length: ip.length as u32,
+            offset: 0,
+            direction,
+            over_tunnel: false,
+            loop_guard: LOOP_GUARD,
+            tcp_flags: ip.tcp_flags,
+            is_error: ip.quoted.is_some(),
+            is_later_fragment: matches!(ip.fragmentation, Fragmentation::Later { .. }),
         }
     }
 }
@@ -59,8 +69,9 @@ impl Arrival {
 /// What became of an arriving frame.
 #[derive(Debug)]
 pub enum Accepted {
-    /// A packet to steer.
-    Packet(Arrival),
+    /// A packet to steer, whose frame holds the IP packet alone, and the connection it belongs to, as packets of its
+    /// direction show it: of errors and later fragments the one they belong to.
+    Packet(Arrival, FiveTuple),
     /// Something for the forwarder itself, which is done.
     Control,
 }
@@ -180,17 +191,13 @@ impl<F: Frame> Pipeline<F> {
         frame.trim_front(header.length + taken.inner_offset);
         let ip = IpPacket::parse(frame.data())?;
         frame.truncate(ip.length);
-        let (tuple, is_error) = self.connection(place, &ip, now)?;
-        Ok(Accepted::Packet(Arrival {
-            place,
-            direction: context.direction,
-            from,
+        let tuple = self.connection(place, &ip, now)?;
+        let arrival = Arrival {
             over_tunnel: true,
             loop_guard,
-            ip,
-            tuple,
-            is_error,
-        }))
+            ..Arrival::new(place, context.direction, from, &ip)
+        };
+        Ok(Accepted::Packet(arrival, tuple))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -232,17 +239,9 @@ impl<F: Frame> Pipeline<F> {
         frame.trim_front(header.length);
         let ip = IpPacket::parse(frame.data())?;
         frame.truncate(ip.length);
-        let (tuple, is_error) = self.connection(place, &ip, now)?;
-        Ok(Accepted::Packet(Arrival {
-            place,
-            direction,
-            from: id,
-            over_tunnel: false,
-            loop_guard: LOOP_GUARD,
-            ip,
-            tuple,
-            is_error,
-        }))
+        let tuple = self.connection(place, &ip, now)?;
+        let arrival = Arrival::new(place, direction, id, &ip);
+        Ok(Accepted::Packet(arrival, tuple))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -272,7 +271,7 @@ impl<F: Frame> Pipeline<F> {
         if ip.is_v6() && self.neighbour_discovery(at, header, packet, now, out, own)? {
             return Ok(Accepted::Control);
         }
-        if is_group_or_local(&ip.tuple) || header.destination.is_group() {
+        if is_group_or_local(ip.tuple.destination()) || header.destination.is_group() {
             return Err(Drop::EdgeMulticast.into());
         }
         if own(ip.tuple.destination()) {
@@ -291,47 +290,57 @@ impl<F: Frame> Pipeline<F> {
         }
         frame.trim_front(header.length);
         frame.truncate(ip.length);
-        let (tuple, is_error) = self.connection(edge.place, &ip, now)?;
-        let (place, direction) = self.classify(rules, edge, &ip, &tuple, is_error, now)?;
-        if ip.is_v6() {
-            ipv6::decrement_hop_limit(frame.data_mut());
-        } else {
-            ipv4::decrement_ttl(frame.data_mut());
-        }
-        let arrival = Arrival {
-            place,
-            direction,
-            from: id,
-            over_tunnel: false,
-            loop_guard: LOOP_GUARD,
-            ip,
-            tuple,
-            is_error,
+        let tuple = self.connection(edge.place, &ip, now)?;
+        // An edge's entries are keyed as packets that enter show their connection.
+        let (place, direction) = match key(edge.place, &tuple, Direction::Forward) {
+            Key::V4(key) => self.classify(rules, edge, &ip, &key, &tuple, now)?,
+            Key::V6(key) => self.classify(rules, edge, &ip, &key, &tuple, now)?,
         };
-        self.clamp_segment_size(rules, edge, &arrival, frame);
-        Ok(Accepted::Packet(arrival))
+        let arrival = Arrival::new(place, direction, id, &ip);
+        self.enter(rules, edge, &arrival, tuple.protocol, frame.data_mut());
+        Ok(Accepted::Packet(arrival, tuple))
+    }
+
+    /// What is done to a packet that enters at an edge and has its place: a router's part.
+    #[inline(always)]
+    pub(crate) fn enter(
+        &mut self,
+        rules: &Rules,
+        edge: &EdgeHop,
+        arrival: &Arrival,
+        protocol: u8,
+        packet: &mut [u8],
+    ) {
+        if packet.first().is_some_and(|byte| byte >> 4 == 6) {
+            ipv6::decrement_hop_limit(packet);
+        } else {
+            ipv4::decrement_ttl(packet);
+        }
+        self.clamp_segment_size(rules, edge, arrival, protocol, packet);
     }
 
     /// The service path of a packet that enters at an edge: its connection's, or a classifier's.
-    fn classify(
+    fn classify<K: Family>(
         &mut self,
         rules: &Rules,
         edge: &EdgeHop,
         ip: &IpPacket,
+        key: &K,
         tuple: &FiveTuple,
-        is_error: bool,
         now: u32,
     ) -> Result<(PlaceId, Direction), Reason> {
-        if let Some(found) = self.find(edge.place, tuple) {
+        let is_error = ip.quoted.is_some();
+        if let Some(found) = K::table(self).get(key) {
             let (place, direction) = edge_entry(found.hops);
             if rules.stage(place).is_some() {
                 if !is_error {
-                    self.note_at_edge(tuple, found, ip.tcp_flags, flow::Direction::Forward, now);
+                    let seen = flow::Direction::Forward;
+                    K::table_mut(self).on_packet(found.position, ip.tcp_flags, seen, now);
                 }
                 return Ok((place, direction));
             }
             // The path is gone from the rules: the connection begins anew.
-            self.forget(edge.place, tuple);
+            self.forget(key);
         }
         let classified = edge
             .classifiers
@@ -356,25 +365,16 @@ impl<F: Frame> Pipeline<F> {
         };
         let place = path.place(number).ok_or(Drop::StageUnknown)?;
         if !is_error {
-            self.remember_at_edge(
-                edge,
-                tuple,
-                place,
-                direction,
-                ip.tcp_flags,
-                flow::Direction::Forward,
-                now,
-            );
+            let seen = flow::Direction::Forward;
+            self.remember_at_edge(key, place, direction, ip.tcp_flags, seen, now);
         }
         Ok((place, direction))
     }
 
-    /// Notes that a connection entering at an edge as `tuple` is on a service path.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn remember_at_edge(
+    /// Notes that a connection entering at an edge is on a service path.
+    pub(crate) fn remember_at_edge<K: Family>(
         &mut self,
-        edge: &EdgeHop,
-        tuple: &FiveTuple,
+        key: &K,
         place: PlaceId,
         direction: Direction,
         flags: u8,
@@ -390,81 +390,43 @@ impl<F: Frame> Pipeline<F> {
             tag: 0,
         };
         // A full table costs the memory of the path, not the packet: the classifiers answer again.
-        let _ = self.insert_at(edge.place, tuple, hops, flags, seen, now);
+        let _ = self.insert(key, hops, flags, seen, now);
     }
 
-    /// The connection a packet belongs to, as packets of its direction show it, and whether it is an error about it.
+    /// The connection a packet belongs to, as packets of its direction show it.
     #[inline]
-    fn connection(
-        &mut self,
-        place: PlaceId,
-        ip: &IpPacket,
-        now: u32,
-    ) -> Result<(FiveTuple, bool), Reason> {
+    fn connection(&mut self, place: PlaceId, ip: &IpPacket, now: u32) -> Result<FiveTuple, Reason> {
         if let Some(quoted) = ip.quoted {
-            return Ok((quoted.reversed(), true));
+            return Ok(quoted.reversed());
         }
-        let tuple = self
-            .fragments
-            .tuple(place, ip, now)
-            .ok_or(Drop::FragmentWithoutFirst)?;
-        Ok((tuple, false))
-    }
-
-    pub(crate) fn forget(&mut self, place: PlaceId, tuple: &FiveTuple) {
-        self.flow_changes += 1;
-        match tuple.addresses {
-            wire::Addresses::V4 {
-                source,
-                destination,
-            } => {
-                let (source, destination) =
-                    (u32::from_be_bytes(source), u32::from_be_bytes(destination));
-                self.v4.remove(&flow::Ipv4Key::new(
-                    place.0,
-                    source,
-                    destination,
-                    tuple.protocol,
-                    tuple.source_port,
-                    tuple.destination_port,
-                ));
-            }
-            wire::Addresses::V6 {
-                source,
-                destination,
-            } => {
-                let (source, destination) = (
-                    u128::from_be_bytes(source),
-                    u128::from_be_bytes(destination),
-                );
-                self.v6.remove(&flow::Ipv6Key::new(
-                    place.0,
-                    source,
-                    destination,
-                    tuple.protocol,
-                    tuple.source_port,
-                    tuple.destination_port,
-                ));
-            }
-        }
+        let tuple = self.fragments.tuple(place, ip, now);
+        tuple.ok_or(Drop::FragmentWithoutFirst.into())
     }
 
     /// Lowers the segment size a SYN offers to what fits through the tunnels and the edge.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn clamp_segment_size(
         &mut self,
         rules: &Rules,
         edge: &EdgeHop,
         arrival: &Arrival,
-        frame: &mut F,
+        protocol: u8,
+        packet: &mut [u8],
     ) {
-        if arrival.ip.tcp_flags & tcp::SYN == 0 || arrival.tuple.protocol != tcp::PROTOCOL {
-            return;
+        if arrival.tcp_flags & tcp::SYN != 0 && protocol == tcp::PROTOCOL {
+            self.clamp_syn(rules, edge, packet);
         }
+    }
+
+    #[cold]
+    fn clamp_syn(&mut self, rules: &Rules, edge: &EdgeHop, packet: &mut [u8]) {
+        let Ok(ip) = IpPacket::parse(packet) else {
+            return;
+        };
         let mtu = edge.mtu.min(rules.inner_mtu());
-        let headers = arrival.ip.transport_offset + tcp::HEADER_LENGTH;
+        let headers = ip.transport_offset + tcp::HEADER_LENGTH;
         let limit = mtu.saturating_sub(headers) as u16;
-        let segment = &mut frame.data_mut()[arrival.ip.transport_offset..];
+        let segment = &mut packet[ip.transport_offset..];
         if tcp::clamp_maximum_segment_size(segment, limit) {
             self.counters.event(Event::MssClamped);
         }
@@ -485,7 +447,7 @@ pub(crate) fn edge_error(
 }
 
 /// What an edge's flow entry says: the stage and the direction of packets that enter.
-fn edge_entry(hops: Hops) -> (PlaceId, Direction) {
+pub(crate) fn edge_entry(hops: Hops) -> (PlaceId, Direction) {
     let direction = match hops.downstream {
         EDGE_FORWARD => Direction::Forward,
         _ => Direction::Reverse,
@@ -493,8 +455,8 @@ fn edge_entry(hops: Hops) -> (PlaceId, Direction) {
     (PlaceId(hops.upstream), direction)
 }
 
-fn is_group_or_local(tuple: &FiveTuple) -> bool {
-    match tuple.destination() {
+pub(crate) fn is_group_or_local(destination: IpAddr) -> bool {
+    match destination {
         IpAddr::V4(address) => {
             address.is_multicast() || address.is_broadcast() || address.is_link_local()
         }

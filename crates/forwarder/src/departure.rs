@@ -2,216 +2,182 @@
 
 use crate::arrival::{Arrival, edge_error};
 use crate::counters::{Drop, Event, Reason};
+use crate::exits::{ExitKind, own_address, way};
+use crate::family::Family;
 use crate::frame::Frame;
 use crate::neighbours::{Lookup, Waiting, framed, question};
 use crate::pipeline::{Output, Pipeline};
 use crate::registry::HopId;
-use crate::rules::{AttachmentHop, AttachmentKind, EdgeHop, Hop, PeerHop, Rules, Side, Underlay};
+use crate::rules::{AttachmentHop, EdgeHop, Hop, Rules};
 use std::net::IpAddr;
 use wire::fragment::fragment_v4;
-use wire::ip::Fragmentation;
-use wire::nsh::ServiceIndex;
-use wire::steering::{Direction, SteeringContext};
+use wire::steering::Direction;
 use wire::{MacAddress, ethernet, icmp};
 
 impl<F: Frame> Pipeline<F> {
-    /// Sends a packet, whose frame holds the IP packet alone.
-    #[inline]
-    pub(crate) fn depart(
+    /// Sends a packet.
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    pub(crate) fn depart<K: Family>(
         &mut self,
         rules: &Rules,
         arrival: &Arrival,
+        key: &K,
+        hop: HopId,
+        mut frame: F,
+        now: u32,
+        out: &mut Output<F>,
+    ) -> Result<(), Reason> {
+        let exit = self
+            .exits
+            .fresh(rules, &self.neighbours, hop, arrival.direction)
+            .ok_or(Drop::HopGone)?;
+        if exit.kind == ExitKind::Edge {
+            return self.send_to_edge(rules, arrival, key, hop, frame, now, out);
+        }
+        if arrival.length > exit.mtu {
+            return self.too_large_for(rules, arrival, key, hop, frame, now, out);
+        }
+        let port = usize::from(exit.port);
+        let length = exit.length();
+        let (start, known) = (usize::from(arrival.offset), exit.is_known());
+        if exit.kind == ExitKind::Attachment {
+            if !frame.reframe(start, arrival.length as usize, length) {
+                return Err(Drop::NoHeadroom.into());
+            }
+            exit.write_ethernet(frame.data_mut(), ether_type::<K>());
+        } else {
+            let (exits, place, guard) = (&self.exits, arrival.place, arrival.loop_guard);
+            let labels = exits
+                .labels(place, arrival.direction, guard)
+                .ok_or(Drop::StageUnknown)?;
+            let exit = exits.get(hop, arrival.direction).ok_or(Drop::HopGone)?;
+            if !frame.reframe(start, arrival.length as usize, length) {
+                return Err(Drop::NoHeadroom.into());
+            }
+            exit.write_tunnel(frame.data_mut(), arrival.length, key.entropy_port(), labels);
+        }
+        if known {
+            out.send(port, frame);
+            return Ok(());
+        }
+        self.send_to_unknown(rules, hop, frame, now, out)
+    }
+
+    /// Keeps a framed packet until its peer's neighbour is known, and asks for it.
+    #[cold]
+    fn send_to_unknown(
+        &mut self,
+        rules: &Rules,
         hop: HopId,
         frame: F,
         now: u32,
         out: &mut Output<F>,
     ) -> Result<(), Reason> {
-        match rules.hop(hop).ok_or(Drop::HopGone)? {
-            Hop::Peer(peer) => self.send_to_peer(rules, arrival, peer, frame, now, out),
-            Hop::Attachment(attachment) => {
-                self.send_to_attachment(rules, arrival, attachment, frame, now, out)
-            }
-            Hop::Edge(edge) => self.send_to_edge(rules, arrival, edge, frame, now, out),
-        }
-    }
-
-    #[inline]
-    fn send_to_peer(
-        &mut self,
-        rules: &Rules,
-        arrival: &Arrival,
-        peer: &PeerHop,
-        mut frame: F,
-        now: u32,
-        out: &mut Output<F>,
-    ) -> Result<(), Reason> {
-        if arrival.ip.length > peer.inner_mtu {
-            return self.too_large(
-                rules,
-                arrival,
-                &frame,
-                peer.inner_mtu,
-                now,
-                out,
-                |this, fragment, out| this.make_tunnelled(rules, arrival, peer, fragment, now, out),
-            );
-        }
-        let underlay = rules.underlay.as_ref().ok_or(Drop::HopGone)?;
-        let context = context(rules, arrival)?;
-        let length = peer.template.length();
-        if !frame.prepend(length) {
-            return Err(Drop::NoHeadroom.into());
-        }
-        let entropy = arrival.tuple.entropy_port();
-        peer.template.write(
-            &mut frame.data_mut()[..length],
-            arrival.ip.length,
-            entropy,
-            &context,
-        );
-        let own = underlay_address(underlay, peer).ok_or(Drop::HopGone)?;
-        self.send_resolved(
-            rules,
-            (underlay.port, 0, peer.next_hop),
-            own,
-            frame,
-            now,
-            out,
-        )
-    }
-
-    /// Sends a fragment of a packet over a tunnel.
-    #[cold]
-    fn make_tunnelled(
-        &mut self,
-        rules: &Rules,
-        arrival: &Arrival,
-        peer: &PeerHop,
-        fragment: &[u8],
-        now: u32,
-        out: &mut Output<F>,
-    ) -> Result<(), Reason> {
-        let underlay = rules.underlay.as_ref().ok_or(Drop::HopGone)?;
-        let mut bytes = vec![0; peer.template.length()];
-        peer.template.write(
-            &mut bytes,
-            fragment.len(),
-            arrival.tuple.entropy_port(),
-            &context(rules, arrival)?,
-        );
-        bytes.extend_from_slice(fragment);
-        let own = underlay_address(underlay, peer).ok_or(Drop::HopGone)?;
-        let key = (underlay.port, 0, peer.next_hop);
-        self.send_made(rules, key, own, bytes, now, out)
-    }
-
-    #[inline]
-    fn send_to_attachment(
-        &mut self,
-        rules: &Rules,
-        arrival: &Arrival,
-        attachment: &AttachmentHop,
-        mut frame: F,
-        now: u32,
-        out: &mut Output<F>,
-    ) -> Result<(), Reason> {
-        let way = attachment_way(attachment, arrival.direction);
-        let source = rules.ports.get(way.port).ok_or(Drop::HopGone)?.mac;
-        let ether_type = ether_type(arrival);
-        if arrival.ip.length > attachment.mtu {
-            return self.too_large(
-                rules,
-                arrival,
-                &frame,
-                attachment.mtu,
-                now,
-                out,
-                |_, fragment, out| {
-                    out.make(
-                        way.port,
-                        framed(way.mac, source, way.vlan, ether_type, fragment),
-                    );
-                    Ok(())
-                },
-            );
-        }
-        write_ethernet(&mut frame, way.mac, source, way.vlan, ether_type)?;
-        out.send(way.port, frame);
-        Ok(())
-    }
-
-    fn send_to_edge(
-        &mut self,
-        rules: &Rules,
-        arrival: &Arrival,
-        edge: &EdgeHop,
-        mut frame: F,
-        now: u32,
-        out: &mut Output<F>,
-    ) -> Result<(), Reason> {
-        let destination = arrival.ip.tuple.destination();
-        let next_hop = edge.next_hop(destination).ok_or(Drop::EdgeNoNextHop)?;
-        let source = rules.ports.get(edge.port).ok_or(Drop::HopGone)?.mac;
-        if !arrival.is_error && !matches!(arrival.ip.fragmentation, Fragmentation::Later { .. }) {
-            self.expect_answer(edge, arrival, now);
-        }
-        self.clamp_segment_size(rules, edge, arrival, &mut frame);
-        let own = edge
-            .own_address(next_hop.is_ipv6())
-            .unwrap_or_else(|| own_link_local(source, next_hop));
-        let key = (edge.port, edge.vlan, next_hop);
-        if arrival.ip.length > edge.mtu {
-            let ether_type = ether_type(arrival);
-            return self.too_large(
-                rules,
-                arrival,
-                &frame,
-                edge.mtu,
-                now,
-                out,
-                |this, fragment, out| {
-                    let nobody = MacAddress::default();
-                    let bytes = framed(nobody, source, edge.vlan, ether_type, fragment);
-                    this.send_made(rules, key, own, bytes, now, out)
-                },
-            );
-        }
-        write_ethernet(
-            &mut frame,
-            MacAddress::default(),
-            source,
-            edge.vlan,
-            ether_type(arrival),
-        )?;
+        let (key, own) = peer_way(rules, hop).ok_or(Drop::HopGone)?;
         self.send_resolved(rules, key, own, frame, now, out)
     }
 
+    /// A packet that is too large for a peer's tunnel or an attachment.
+    #[cold]
+    #[allow(clippy::too_many_arguments)]
+    fn too_large_for<K: Family>(
+        &mut self,
+        rules: &Rules,
+        arrival: &Arrival,
+        key: &K,
+        hop: HopId,
+        mut frame: F,
+        now: u32,
+        out: &mut Output<F>,
+    ) -> Result<(), Reason> {
+        bare(&mut frame, arrival);
+        let direction = arrival.direction;
+        let exit = self.exits.get(hop, direction).ok_or(Drop::HopGone)?.clone();
+        if exit.kind == ExitKind::Gone {
+            return Err(Drop::HopGone.into());
+        }
+        let mtu = exit.mtu as usize;
+        let send = |this: &mut Self, fragment: &[u8], out: &mut Output<F>| {
+            let mut bytes = vec![0; exit.length()];
+            bytes.extend_from_slice(fragment);
+            if exit.kind == ExitKind::Attachment {
+                exit.write_ethernet(&mut bytes, ether_type::<K>());
+                out.make(usize::from(exit.port), bytes);
+                return Ok(());
+            }
+            let labels = this
+                .exits
+                .labels(arrival.place, direction, arrival.loop_guard)
+                .ok_or(Drop::StageUnknown)?;
+            let length = fragment.len() as u32;
+            exit.write_tunnel(&mut bytes, length, key.entropy_port(), labels);
+            let (key, own) = peer_way(rules, hop).ok_or(Drop::HopGone)?;
+            this.send_made(rules, key, own, bytes, now, out)
+        };
+        self.too_large::<K>(rules, arrival, &frame, mtu, now, out, send)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn send_to_edge<K: Family>(
+        &mut self,
+        rules: &Rules,
+        arrival: &Arrival,
+        key: &K,
+        hop: HopId,
+        mut frame: F,
+        now: u32,
+        out: &mut Output<F>,
+    ) -> Result<(), Reason> {
+        let Some(Hop::Edge(edge)) = rules.hop(hop) else {
+            return Err(Drop::HopGone.into());
+        };
+        bare(&mut frame, arrival);
+        let destination = destination(frame.data()).ok_or(Drop::EdgeNoNextHop)?;
+        let next_hop = edge.next_hop(destination).ok_or(Drop::EdgeNoNextHop)?;
+        let source = rules.ports.get(edge.port).ok_or(Drop::HopGone)?.mac;
+        if !arrival.is_error && !arrival.is_later_fragment {
+            self.expect_answer(edge, arrival, key, now);
+        }
+        let protocol = key.protocol();
+        self.clamp_segment_size(rules, edge, arrival, protocol, frame.data_mut());
+        let own = edge
+            .own_address(next_hop.is_ipv6())
+            .unwrap_or_else(|| own_link_local(source, next_hop));
+        let neighbour = (edge.port, edge.vlan, next_hop);
+        let ether_type = ether_type::<K>();
+        if arrival.length as usize > edge.mtu {
+            let send = |this: &mut Self, fragment: &[u8], out: &mut Output<F>| {
+                let nobody = MacAddress::default();
+                let bytes = framed(nobody, source, edge.vlan, ether_type, fragment);
+                this.send_made(rules, neighbour, own, bytes, now, out)
+            };
+            return self.too_large::<K>(rules, arrival, &frame, edge.mtu, now, out, send);
+        }
+        let nobody = MacAddress::default();
+        write_ethernet(&mut frame, nobody, source, edge.vlan, ether_type)?;
+        self.send_resolved(rules, neighbour, own, frame, now, out)
+    }
+
     /// Remembers at the edge where the answer to a leaving packet belongs.
-    fn expect_answer(&mut self, edge: &EdgeHop, arrival: &Arrival, now: u32) {
-        let answer = arrival.tuple.reversed();
-        match self.find(edge.place, &answer) {
-            Some(found) if found.hops.upstream == arrival.place.0 => self.note_at_edge(
-                &answer,
-                found,
-                arrival.ip.tcp_flags,
-                flow::Direction::Reverse,
-                now,
-            ),
+    fn expect_answer<K: Family>(&mut self, edge: &EdgeHop, arrival: &Arrival, key: &K, now: u32) {
+        // Entries of an edge are keyed as packets that enter there show their connection.
+        let answer = match arrival.direction {
+            Direction::Forward => key.answer_at(edge.place),
+            Direction::Reverse => key.same_at(edge.place),
+        };
+        let (flags, seen) = (arrival.tcp_flags, flow::Direction::Reverse);
+        match K::table(self).get(&answer) {
+            Some(found) if found.hops.upstream == arrival.place.0 => {
+                K::table_mut(self).on_packet(found.position, flags, seen, now);
+            }
             other => {
                 // Another path's: a later connection has taken the same addresses and ports.
                 if other.is_some() {
-                    self.forget(edge.place, &answer);
+                    self.forget(&answer);
                 }
                 let direction = arrival.direction.opposite();
-                self.remember_at_edge(
-                    edge,
-                    &answer,
-                    arrival.place,
-                    direction,
-                    arrival.ip.tcp_flags,
-                    flow::Direction::Reverse,
-                    now,
-                );
+                self.remember_at_edge(&answer, arrival.place, direction, flags, seen, now);
             }
         }
     }
@@ -293,7 +259,7 @@ impl<F: Frame> Pipeline<F> {
     /// A packet that does not fit: cut into fragments where that is allowed, answered otherwise.
     #[cold]
     #[allow(clippy::too_many_arguments)]
-    fn too_large(
+    fn too_large<K: Family>(
         &mut self,
         rules: &Rules,
         arrival: &Arrival,
@@ -303,7 +269,7 @@ impl<F: Frame> Pipeline<F> {
         out: &mut Output<F>,
         mut send: impl FnMut(&mut Self, &[u8], &mut Output<F>) -> Result<(), Reason>,
     ) -> Result<(), Reason> {
-        let packet = &frame.data()[..arrival.ip.length];
+        let packet = frame.data();
         if let Some(fragments) = fragment_v4(packet, mtu) {
             self.counters.event(Event::Fragmented);
             for fragment in fragments {
@@ -311,12 +277,12 @@ impl<F: Frame> Pipeline<F> {
             }
             return Ok(());
         }
-        self.answer_too_big(rules, arrival, packet, mtu, now, out);
+        self.answer_too_big::<K>(rules, arrival, packet, mtu, now, out);
         Err(Drop::MtuExceeded.into())
     }
 
     /// Tells the sender of a packet which size fits, by way of the hop it came from.
-    fn answer_too_big(
+    fn answer_too_big<K: Family>(
         &mut self,
         rules: &Rules,
         arrival: &Arrival,
@@ -327,11 +293,9 @@ impl<F: Frame> Pipeline<F> {
     ) {
         let error = icmp::Error::TooBig { mtu: mtu as u16 };
         let sent = match rules.hop(arrival.from) {
-            Some(Hop::Edge(edge)) => {
-                self.answer_at_edge(rules, edge, arrival, error, packet, now, out)
-            }
+            Some(Hop::Edge(edge)) => self.answer_at_edge(rules, edge, error, packet, now, out),
             Some(Hop::Attachment(attachment)) => {
-                attachment_error(rules, attachment, arrival, error, packet)
+                attachment_error::<K>(rules, attachment, arrival, error, packet)
                     .map(|(port, bytes)| out.make(port, bytes))
             }
             _ => None,
@@ -346,7 +310,6 @@ impl<F: Frame> Pipeline<F> {
         &mut self,
         rules: &Rules,
         edge: &EdgeHop,
-        arrival: &Arrival,
         error: icmp::Error,
         packet: &[u8],
         now: u32,
@@ -354,8 +317,9 @@ impl<F: Frame> Pipeline<F> {
     ) -> Option<()> {
         let (ether_type, answer) = edge_error(edge, error, packet)?;
         let mac = rules.ports.get(edge.port)?.mac;
-        let own = edge.own_address(arrival.ip.is_v6())?;
-        let next_hop = edge.next_hop(arrival.ip.tuple.source())?;
+        let source = source(packet)?;
+        let own = edge.own_address(source.is_ipv6())?;
+        let next_hop = edge.next_hop(source)?;
         let bytes = framed(MacAddress::default(), mac, edge.vlan, ether_type, &answer);
         let key = (edge.port, edge.vlan, next_hop);
         self.send_made(rules, key, own, bytes, now, out).ok()
@@ -364,16 +328,16 @@ impl<F: Frame> Pipeline<F> {
 
 /// What an error about a packet that a VNF sent looks like to that VNF: it comes from its gateway, by the interface
 /// the packet left by.
-fn attachment_error(
+fn attachment_error<K: Family>(
     rules: &Rules,
     attachment: &AttachmentHop,
     arrival: &Arrival,
     error: icmp::Error,
     packet: &[u8],
 ) -> Option<(usize, Vec<u8>)> {
-    let way = attachment_way(attachment, arrival.direction.opposite());
+    let way = way(attachment, arrival.direction.opposite());
     let mac = rules.ports.get(way.port)?.mac;
-    let answer = if arrival.ip.is_v6() {
+    let answer = if K::V6 {
         icmp::error_v6(
             error,
             crate::arrival::ATTACHMENT_GATEWAY_V6.octets(),
@@ -388,64 +352,47 @@ fn attachment_error(
     };
     Some((
         way.port,
-        framed(way.mac, mac, way.vlan, ether_type(arrival), &answer),
+        framed(way.mac, mac, way.vlan, ether_type::<K>(), &answer),
     ))
 }
 
-/// How packets of a direction reach a VNF.
-#[derive(Clone, Copy)]
-struct Way {
-    port: usize,
-    vlan: u16,
-    mac: MacAddress,
-}
-
-#[inline]
-fn attachment_way(attachment: &AttachmentHop, direction: Direction) -> Way {
-    let side = match direction {
-        Direction::Forward => Side::Ingress,
-        Direction::Reverse => Side::Egress,
+/// A peer's neighbour on the underlay, and the own address that asks for it.
+fn peer_way(rules: &Rules, hop: HopId) -> Option<((usize, u16, IpAddr), IpAddr)> {
+    let (Hop::Peer(peer), Some(underlay)) = (rules.hop(hop)?, &rules.underlay) else {
+        return None;
     };
-    debug_assert!(matches!(
-        attachment.kind,
-        AttachmentKind::Gateway | AttachmentKind::Transparent
-    ));
-    match side {
-        Side::Ingress => Way {
-            port: attachment.ingress_port,
-            vlan: attachment.ingress_vlan,
-            mac: attachment.ingress_mac,
-        },
-        Side::Egress => Way {
-            port: attachment.egress_port,
-            vlan: attachment.egress_vlan,
-            mac: attachment.egress_mac,
-        },
+    let own = own_address(rules, peer.next_hop)?;
+    Some(((underlay.port, 0, peer.next_hop), own))
+}
+
+/// Leaves the IP packet alone in its frame.
+fn bare<F: Frame>(frame: &mut F, arrival: &Arrival) {
+    frame.trim_front(usize::from(arrival.offset));
+    frame.truncate(arrival.length as usize);
+}
+
+/// Where a checked packet comes from.
+fn source(packet: &[u8]) -> Option<IpAddr> {
+    address(packet, 12, 8)
+}
+
+/// Where a checked packet goes: for errors not where its connection's packets go.
+fn destination(packet: &[u8]) -> Option<IpAddr> {
+    address(packet, 16, 24)
+}
+
+fn address(packet: &[u8], at_v4: usize, at_v6: usize) -> Option<IpAddr> {
+    if packet.first()? >> 4 == 6 {
+        let bytes: [u8; 16] = *packet.get(at_v6..)?.first_chunk()?;
+        return Some(bytes.into());
     }
+    let bytes: [u8; 4] = *packet.get(at_v4..)?.first_chunk()?;
+    Some(bytes.into())
 }
 
-fn underlay_address(underlay: &Underlay, peer: &PeerHop) -> Option<IpAddr> {
-    underlay
-        .addresses
-        .iter()
-        .map(|own| own.address())
-        .find(|own| own.is_ipv4() == peer.next_hop.is_ipv4())
-}
-
-fn context(rules: &Rules, arrival: &Arrival) -> Result<SteeringContext, Reason> {
-    let stage = rules.stage(arrival.place).ok_or(Drop::StageUnknown)?;
-    Ok(SteeringContext {
-        chain: stage.chain_label,
-        direction: arrival.direction,
-        egress: stage.egress_label,
-        service_index: ServiceIndex::new(stage.service_index(arrival.direction)),
-        loop_guard: arrival.loop_guard,
-    })
-}
-
-#[inline]
-fn ether_type(arrival: &Arrival) -> u16 {
-    if arrival.ip.is_v6() {
+#[inline(always)]
+const fn ether_type<K: Family>() -> u16 {
+    if K::V6 {
         ethernet::IPV6
     } else {
         ethernet::IPV4

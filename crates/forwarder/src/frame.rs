@@ -14,6 +14,25 @@ pub trait Frame: Sized {
     fn truncate(&mut self, length: usize);
     /// Identifier of the tag that the device took out; it forgets it.
     fn take_stripped_vlan(&mut self) -> Option<u16>;
+
+    /// Whether the device took a tag out.
+    #[inline]
+    fn has_stripped_vlan(&self) -> bool {
+        false
+    }
+
+    /// Asks the cache for the first bytes.
+    #[inline]
+    fn prefetch(&self) {}
+
+    /// Leaves the `length` bytes behind the first `skip`, and adds `header` bytes of any value in front of them; false when
+    /// there is no room for these.
+    #[inline]
+    fn reframe(&mut self, skip: usize, length: usize, header: usize) -> bool {
+        self.trim_front(skip);
+        self.truncate(length);
+        self.prepend(header)
+    }
 }
 
 impl Frame for dpdk::Mbuf {
@@ -40,6 +59,18 @@ impl Frame for dpdk::Mbuf {
     #[inline]
     fn take_stripped_vlan(&mut self) -> Option<u16> {
         dpdk::Mbuf::take_stripped_vlan(self)
+    }
+    #[inline]
+    fn has_stripped_vlan(&self) -> bool {
+        dpdk::Mbuf::has_stripped_vlan(self)
+    }
+    #[inline]
+    fn prefetch(&self) {
+        dpdk::Mbuf::prefetch(self);
+    }
+    #[inline]
+    fn reframe(&mut self, skip: usize, length: usize, header: usize) -> bool {
+        dpdk::Mbuf::reframe(self, skip, length, header)
     }
 }
 

@@ -60,12 +60,14 @@ struct Entry<F> {
 #[derive(Debug)]
 pub struct Neighbours<F> {
     entries: HashMap<Key, Entry<F>>,
+    version: u32,
 }
 
 impl<F> Default for Neighbours<F> {
     fn default() -> Self {
         Neighbours {
             entries: HashMap::default(),
+            version: 1,
         }
     }
 }
@@ -82,6 +84,21 @@ pub enum Lookup {
 }
 
 impl<F> Neighbours<F> {
+    /// Grows whenever an answer of [`Neighbours::known`] may be another; never 0.
+    #[inline(always)]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn changed(&mut self) {
+        self.version = self.version.wrapping_add(1).max(1);
+    }
+
+    /// A neighbour's address, if it is known; nobody is asked.
+    pub fn known(&self, key: Key) -> Option<MacAddress> {
+        self.entries.get(&key)?.mac
+    }
+
     /// Looks up a neighbour; `own` is our address that asks. `now` is in seconds.
     #[inline]
     pub fn look_up(&mut self, key: Key, own: IpAddr, now: u32) -> Lookup {
@@ -125,15 +142,17 @@ impl<F> Neighbours<F> {
         if mac.is_group() {
             return Vec::new();
         }
-        match self.entries.get_mut(&key) {
-            Some(entry) => {
-                entry.mac = Some(mac);
-                entry.confirmed = now;
-                entry.questions = 0;
-                std::mem::take(&mut entry.waiting)
-            }
-            None => Vec::new(),
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return Vec::new();
+        };
+        let known = entry.mac.replace(mac) == Some(mac);
+        entry.confirmed = now;
+        entry.questions = 0;
+        let waiting = std::mem::take(&mut entry.waiting);
+        if !known {
+            self.changed();
         }
+        waiting
     }
 
     /// Follows ports to new positions: what was port `i` is `moved[i]` now. Neighbours of ports that are gone are
@@ -144,6 +163,7 @@ impl<F> Neighbours<F> {
         mut tell: impl FnMut(F, usize) -> F,
     ) -> usize {
         let mut lost = 0;
+        self.changed();
         for ((port, vlan, address), mut entry) in std::mem::take(&mut self.entries) {
             match moved.get(port).copied().flatten() {
                 Some(port) => {
@@ -160,6 +180,7 @@ impl<F> Neighbours<F> {
     /// Once a second: the questions to ask now, and the frames that waited in vain.
     pub fn tick(&mut self, now: u32) -> (Vec<Question>, Vec<F>) {
         let (mut questions, mut given_up) = (Vec::new(), Vec::new());
+        let before = self.entries.len();
         self.entries.retain(|&key, entry| {
             let age = now.wrapping_sub(entry.confirmed);
             if entry.mac.is_some() && age > STALE {
@@ -178,6 +199,9 @@ impl<F> Neighbours<F> {
             questions.push((key, entry.own, entry.mac));
             true
         });
+        if self.entries.len() != before {
+            self.changed();
+        }
         (questions, given_up)
     }
 }

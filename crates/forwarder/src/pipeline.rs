@@ -3,6 +3,8 @@
 use crate::arrival::{Accepted, Arrival};
 use crate::burst::Burst;
 use crate::counters::{Counters, Drop, Event, Reason};
+use crate::exits::Exits;
+use crate::family::{Family, Key, key};
 use crate::flow_files::Place;
 use crate::fragments::Fragments;
 use crate::frame::Frame;
@@ -13,10 +15,10 @@ use crate::rules::{Hop, Rules};
 use crate::trace::Trace;
 use contracts::forwarder as contract;
 use flow::consistent_hash::ConnectionHash;
-use flow::{Found, Hops, Insertion, Ipv4Key, Ipv4Table, Ipv6Key, Ipv6Table};
+use flow::{Found, Hops, Insertion, Ipv4Table, Ipv6Table};
 use std::collections::HashMap;
 use wire::steering::Direction;
-use wire::{Addresses, FiveTuple, tcp};
+use wire::tcp;
 
 /// Where frames leave.
 pub struct Output<F> {
@@ -108,9 +110,16 @@ pub struct Pipeline<F> {
     pub hop_flows: HashMap<HopId, u64>,
     /// Flow entries of each place, as of the last count.
     pub place_flows: HashMap<PlaceId, u64>,
-    pub(crate) burst: Burst<F>,
-    /// Grows whenever entries may move in the flow tables.
+    pub(crate) exits: Exits,
+    /// Nothing while a burst is under way.
+    pub(crate) burst: Option<Box<Burst>>,
+    /// Grows whenever an entry comes, goes or says something else: what was not found before may be there now.
     pub(crate) flow_changes: u64,
+    /// Grows whenever an entry moves, goes or says something else: what was found before may be elsewhere now.
+    pub(crate) flow_moves: u64,
+    run: Run,
+    /// Whether the last choice was made just now; for traces.
+    new_choice: bool,
     pub(crate) housekeeping: Housekeeping,
     pub(crate) settings: Settings,
     pub(crate) timeouts: flow::Timeouts,
@@ -164,8 +173,12 @@ impl<F: Frame> Pipeline<F> {
             hash: ConnectionHash::new(rules.selection_seed),
             hop_flows: HashMap::new(),
             place_flows: HashMap::new(),
-            burst: Burst::default(),
+            exits: Exits::new(rules),
+            burst: Some(Box::default()),
             flow_changes: 0,
+            flow_moves: 0,
+            run: Run::default(),
+            new_choice: false,
             housekeeping: Housekeeping::default(),
             settings: *settings,
             timeouts,
@@ -185,6 +198,10 @@ impl<F: Frame> Pipeline<F> {
     ) -> Result<(), flow::ConfigError> {
         self.hash = ConnectionHash::new(new.selection_seed);
         self.counters.reserve(new.places.len(), new.hops.len());
+        self.exits = Exits::new(new);
+        if let Some(burst) = &mut self.burst {
+            burst.forget_rules();
+        }
         let moved: Vec<Option<usize>> = old
             .ports
             .iter()
@@ -208,11 +225,31 @@ impl<F: Frame> Pipeline<F> {
     /// Takes one frame that arrived at a port. `now` is in seconds.
     #[inline]
     pub fn process(&mut self, rules: &Rules, port: usize, frame: F, now: u32, out: &mut Output<F>) {
-        let mut frame = frame;
+        self.take_in(rules, port, frame, now, out);
+        self.count_run();
+    }
+
+    /// Takes a frame of any kind; what it adds to counters may still be in the run.
+    pub(crate) fn take_in(
+        &mut self,
+        rules: &Rules,
+        port: usize,
+        mut frame: F,
+        now: u32,
+        out: &mut Output<F>,
+    ) {
         match self.accept(rules, port, &mut frame, now, out) {
-            Ok(Accepted::Packet(arrival)) => {
-                let found = self.find(arrival.place, &arrival.forward_tuple());
-                self.steer(rules, &arrival, found, frame, now, out);
+            Ok(Accepted::Packet(arrival, tuple)) => {
+                match key(arrival.place, &tuple, arrival.direction) {
+                    Key::V4(key) => {
+                        let found = self.v4.get(&key);
+                        self.steer(rules, &arrival, &key, found, frame, now, out);
+                    }
+                    Key::V6(key) => {
+                        let found = self.v6.get(&key);
+                        self.steer(rules, &arrival, &key, found, frame, now, out);
+                    }
+                }
             }
             Ok(Accepted::Control) => {}
             Err(reason) => self.counters.drop(reason),
@@ -220,224 +257,227 @@ impl<F: Frame> Pipeline<F> {
     }
 
     /// Finds where a packet goes, and sends it.
-    #[inline]
-    pub(crate) fn steer(
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    pub(crate) fn steer<K: Family>(
         &mut self,
         rules: &Rules,
         arrival: &Arrival,
+        key: &K,
         found: Option<Found>,
         frame: F,
         now: u32,
         out: &mut Output<F>,
     ) {
-        let decision = self.decide(rules, arrival, found, now);
+        self.new_choice = false;
+        let decision = self.decide(rules, arrival, key, found, now);
         if self.trace.is_some() {
-            self.record(rules, arrival, decision);
+            self.record(rules, arrival, key, decision);
         }
-        let sent = decision.and_then(|decision| {
-            self.count(arrival, decision);
-            self.depart(rules, arrival, decision.hop, frame, now, out)
-        });
+        let sent = match decision {
+            Ok(hop) => {
+                self.count(arrival, hop);
+                self.depart(rules, arrival, key, hop, frame, now, out)
+            }
+            Err(reason) => Err(reason),
+        };
         if let Err(reason) = sent {
             self.counters.drop(reason);
         }
     }
 
     /// The hop of a packet's connection: the one it has, or a new choice.
-    #[inline]
-    fn decide(
+    #[inline(always)]
+    fn decide<K: Family>(
         &mut self,
         rules: &Rules,
         arrival: &Arrival,
+        key: &K,
         found: Option<Found>,
         now: u32,
-    ) -> Result<Decision, Reason> {
-        let tuple = arrival.forward_tuple();
+    ) -> Result<HopId, Reason> {
         let Some(found) = found else {
-            return self.choose(rules, arrival, &tuple, now);
+            return self.choose(rules, arrival, key, now);
         };
         let (towards, origin) = ends(found.hops, arrival.direction);
-        if rules.hop(towards).is_some_and(Hop::is_usable) {
+        if self
+            .exits
+            .get(towards, arrival.direction)
+            .is_some_and(|exit| exit.is_usable)
+        {
             if !arrival.is_error {
-                self.note_packet(&tuple, found, arrival, now);
+                let direction = flow_direction(arrival.direction);
+                K::table_mut(self).on_packet(found.position, arrival.tcp_flags, direction, now);
                 if origin != arrival.from {
-                    self.counters.event(Event::FlowHopMoved);
-                    let hops = hops(arrival.from, towards, arrival.direction);
-                    self.update(&tuple, found, hops);
+                    self.move_origin(arrival, key, found, towards);
                 }
             }
-            return Ok(Decision {
-                hop: towards,
-                new: false,
-            });
+            return Ok(towards);
         }
-        self.choose_again(rules, arrival, &tuple, found, towards)
+        self.choose_again(rules, arrival, key, found, towards)
+    }
+
+    /// A connection whose packets come from another hop than before.
+    #[cold]
+    fn move_origin<K: Family>(&mut self, arrival: &Arrival, _: &K, found: Found, towards: HopId) {
+        self.counters.event(Event::FlowHopMoved);
+        let hops = hops(arrival.from, towards, arrival.direction);
+        self.update::<K>(found, hops);
     }
 
     /// A connection's first packet at this stage.
-    #[cold]
-    fn choose(
+    #[inline(never)]
+    fn choose<K: Family>(
         &mut self,
         rules: &Rules,
         arrival: &Arrival,
-        tuple: &FiveTuple,
+        key: &K,
         now: u32,
-    ) -> Result<Decision, Reason> {
-        let hop = self.pick(rules, arrival, tuple).ok_or(Drop::NoTarget)?;
+    ) -> Result<HopId, Reason> {
+        let hop = self.pick(rules, arrival, key).ok_or(Drop::NoTarget)?;
         if arrival.is_error {
             // An error opens no connection: it goes where the connection it is about would go.
-            return Ok(Decision { hop, new: false });
+            return Ok(hop);
         }
-        let mid_stream = tuple.protocol == tcp::PROTOCOL && arrival.ip.tcp_flags & tcp::SYN == 0;
+        let mid_stream = key.protocol() == tcp::PROTOCOL && arrival.tcp_flags & tcp::SYN == 0;
         if mid_stream {
             self.counters.event(Event::FlowMidStream);
         }
         let hops = hops(arrival.from, hop, arrival.direction);
-        match self.insert(arrival, tuple, hops, now) {
+        let direction = flow_direction(arrival.direction);
+        match self.insert(key, hops, arrival.tcp_flags, direction, now) {
             Insertion::Full => self.counters.event(Event::FlowTableFullHashed),
             _ => self.counters.event(Event::FlowNew),
         }
-        Ok(Decision { hop, new: true })
+        self.count_new(arrival, hop);
+        Ok(hop)
     }
 
     /// A connection whose hop went away or died.
     #[cold]
-    fn choose_again(
+    fn choose_again<K: Family>(
         &mut self,
         rules: &Rules,
         arrival: &Arrival,
-        tuple: &FiveTuple,
+        key: &K,
         found: Found,
         old: HopId,
-    ) -> Result<Decision, Reason> {
-        match self.pick(rules, arrival, tuple) {
+    ) -> Result<HopId, Reason> {
+        match self.pick(rules, arrival, key) {
             Some(hop) => {
                 self.counters.event(Event::FlowRechosen);
-                self.update(tuple, found, hops(arrival.from, hop, arrival.direction));
-                Ok(Decision { hop, new: true })
+                self.update::<K>(found, hops(arrival.from, hop, arrival.direction));
+                self.count_new(arrival, hop);
+                Ok(hop)
             }
             // Nobody else: a peer that is said to be down may still be there.
-            None if matches!(rules.hop(old), Some(Hop::Peer(_))) => Ok(Decision {
-                hop: old,
-                new: false,
-            }),
+            None if matches!(rules.hop(old), Some(Hop::Peer(_))) => Ok(old),
             None => Err(Drop::HopGone.into()),
         }
     }
 
-    fn pick(&self, rules: &Rules, arrival: &Arrival, tuple: &FiveTuple) -> Option<HopId> {
-        let stage = rules.stage(arrival.place)?;
-        let end = stage.end(arrival.direction);
+    fn pick<K: Family>(&self, rules: &Rules, arrival: &Arrival, key: &K) -> Option<HopId> {
+        let end = rules.stage(arrival.place)?.end(arrival.direction);
         let targets = if arrival.over_tunnel {
             &end.local
         } else {
             &end.all
         };
-        let destination = match arrival.direction {
-            Direction::Forward => tuple.destination(),
-            Direction::Reverse => tuple.source(),
-        };
-        let connection = match keys(arrival.place, tuple) {
-            Key::V4(key) => self.hash.of(&key),
-            Key::V6(key) => self.hash.of(&key),
-        };
-        targets.choose(connection, destination)
+        targets.choose(self.hash.of(key), || key.destination_of(arrival.direction))
     }
 
-    /// The flow entry of a connection at a place.
-    #[inline]
-    pub(crate) fn find(&self, place: PlaceId, tuple: &FiveTuple) -> Option<Found> {
-        match keys(place, tuple) {
-            Key::V4(key) => self.v4.get(&key),
-            Key::V6(key) => self.v6.get(&key),
-        }
+    fn update<K: Family>(&mut self, found: Found, hops: Hops) {
+        self.flow_changes += 1;
+        self.flow_moves += 1;
+        K::table_mut(self).update(found.position, hops);
     }
 
-    #[inline]
-    fn note_packet(&mut self, tuple: &FiveTuple, found: Found, arrival: &Arrival, now: u32) {
-        let direction = flow_direction(arrival.direction);
-        let flags = arrival.ip.tcp_flags;
-        if is_v6(tuple) {
-            self.v6.on_packet(found.position, flags, direction, now);
-        } else {
-            self.v4.on_packet(found.position, flags, direction, now);
-        }
-    }
-
-    fn update(&mut self, tuple: &FiveTuple, found: Found, hops: Hops) {
-        if is_v6(tuple) {
-            self.v6.update(found.position, hops);
-        } else {
-            self.v4.update(found.position, hops);
-        }
-    }
-
-    fn insert(&mut self, arrival: &Arrival, tuple: &FiveTuple, hops: Hops, now: u32) -> Insertion {
-        let direction = flow_direction(arrival.direction);
-        self.insert_at(
-            arrival.place,
-            tuple,
-            hops,
-            arrival.ip.tcp_flags,
-            direction,
-            now,
-        )
-    }
-
-    /// Adds an entry at any place.
-    pub(crate) fn insert_at(
+    /// Adds an entry.
+    pub(crate) fn insert<K: Family>(
         &mut self,
-        place: PlaceId,
-        tuple: &FiveTuple,
+        key: &K,
         hops: Hops,
         flags: u8,
         direction: flow::Direction,
         now: u32,
     ) -> Insertion {
         self.flow_changes += 1;
-        match keys(place, tuple) {
-            Key::V4(key) => self.v4.insert(&key, hops, flags, direction, now),
-            Key::V6(key) => self.v6.insert(&key, hops, flags, direction, now),
-        }
+        let table = K::table_mut(self);
+        let before = table.moves();
+        let insertion = table.insert(key, hops, flags, direction, now);
+        let moved = table.moves() != before;
+        self.flow_moves += u64::from(moved);
+        insertion
     }
 
-    /// Notes a packet of an edge's entry.
-    pub(crate) fn note_at_edge(
-        &mut self,
-        tuple: &FiveTuple,
-        found: Found,
-        flags: u8,
-        direction: flow::Direction,
-        now: u32,
-    ) {
-        if is_v6(tuple) {
-            self.v6.on_packet(found.position, flags, direction, now);
-        } else {
-            self.v4.on_packet(found.position, flags, direction, now);
-        }
+    /// Removes an entry.
+    pub(crate) fn forget<K: Family>(&mut self, key: &K) {
+        self.flow_changes += 1;
+        self.flow_moves += 1;
+        K::table_mut(self).remove(key);
     }
 
+    /// Counts a packet in the run of packets alike.
+    #[inline(always)]
+    fn count(&mut self, arrival: &Arrival, hop: HopId) {
+        let kind = RunKind {
+            place: arrival.place,
+            hop,
+            direction: arrival.direction,
+            over_tunnel: arrival.over_tunnel,
+        };
+        if self.run.kind != kind {
+            self.count_run();
+            self.run.kind = kind;
+        }
+        self.run.packets += 1;
+        self.run.bytes += u64::from(arrival.length);
+    }
+
+    /// Adds the run of packets alike to the counters.
     #[inline]
-    fn count(&mut self, arrival: &Arrival, decision: Decision) {
-        let bytes = arrival.ip.length as u64;
-        if let Some(stage) = self.counters.stage(arrival.place, arrival.direction) {
-            stage.packets += 1;
+    pub(crate) fn count_run(&mut self) {
+        let Run {
+            kind,
+            packets,
+            bytes,
+        } = std::mem::take(&mut self.run);
+        if packets == 0 {
+            return;
+        }
+        if let Some(stage) = self.counters.stage(kind.place, kind.direction) {
+            stage.packets += packets;
             stage.bytes += bytes;
-            if !arrival.over_tunnel {
-                stage.origin_packets += 1;
+            if !kind.over_tunnel {
+                stage.origin_packets += packets;
                 stage.origin_bytes += bytes;
             }
-            stage.new_flows += u64::from(decision.new);
         }
-        if let Some(hop) = self.counters.hop(decision.hop) {
-            hop.packets += 1;
-            hop.new_flows += u64::from(decision.new);
+        if let Some(hop) = self.counters.hop(kind.hop) {
+            hop.packets += packets;
+        }
+    }
+
+    fn count_new(&mut self, arrival: &Arrival, hop: HopId) {
+        self.new_choice = true;
+        if let Some(stage) = self.counters.stage(arrival.place, arrival.direction) {
+            stage.new_flows += 1;
+        }
+        if let Some(hop) = self.counters.hop(hop) {
+            hop.new_flows += 1;
         }
     }
 
     #[cold]
-    fn record(&mut self, rules: &Rules, arrival: &Arrival, decision: Result<Decision, Reason>) {
-        let tuple = arrival.tuple;
+    fn record<K: Family>(
+        &mut self,
+        rules: &Rules,
+        arrival: &Arrival,
+        key: &K,
+        decision: Result<HopId, Reason>,
+    ) {
+        let new = std::mem::take(&mut self.new_choice);
+        let tuple = key.tuple(arrival.direction);
         let Some(trace) = self.trace.as_mut().filter(|trace| trace.wants(&tuple)) else {
             return;
         };
@@ -445,8 +485,8 @@ impl<F: Frame> Pipeline<F> {
             return;
         };
         let (to, text) = match decision {
-            Ok(Decision { hop, new: true }) => (rules.hop_name(hop), "new flow"),
-            Ok(Decision { hop, new: false }) => (rules.hop_name(hop), "flow entry"),
+            Ok(hop) if new => (rules.hop_name(hop), "new flow"),
+            Ok(hop) => (rules.hop_name(hop), "flow entry"),
             Err(reason) => (String::new(), reason.name()),
         };
         if !trace.wants_chain(&stage.customer, &stage.chain) {
@@ -479,59 +519,36 @@ impl<F: Frame> Pipeline<F> {
     }
 }
 
-/// Where a packet goes, and whether its connection chose just now.
-#[derive(Clone, Copy, Debug)]
-struct Decision {
+/// What packets have in common that are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RunKind {
+    place: PlaceId,
     hop: HopId,
-    new: bool,
+    direction: Direction,
+    over_tunnel: bool,
 }
 
-pub(crate) enum Key {
-    V4(Ipv4Key),
-    V6(Ipv6Key),
+/// Packets alike that came one behind the other, not in the counters yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    kind: RunKind,
+    packets: u64,
+    bytes: u64,
 }
 
-#[inline]
-pub(crate) fn keys(place: PlaceId, tuple: &FiveTuple) -> Key {
-    let (protocol, from, to) = (tuple.protocol, tuple.source_port, tuple.destination_port);
-    match tuple.addresses {
-        Addresses::V4 {
-            source,
-            destination,
-        } => {
-            let (source, destination) =
-                (u32::from_be_bytes(source), u32::from_be_bytes(destination));
-            Key::V4(Ipv4Key::new(
-                place.0,
-                source,
-                destination,
-                protocol,
-                from,
-                to,
-            ))
-        }
-        Addresses::V6 {
-            source,
-            destination,
-        } => {
-            let (source, destination) = (
-                u128::from_be_bytes(source),
-                u128::from_be_bytes(destination),
-            );
-            Key::V6(Ipv6Key::new(
-                place.0,
-                source,
-                destination,
-                protocol,
-                from,
-                to,
-            ))
+impl Default for Run {
+    fn default() -> Self {
+        Run {
+            kind: RunKind {
+                place: PlaceId(0),
+                hop: HopId(0),
+                direction: Direction::Forward,
+                over_tunnel: false,
+            },
+            packets: 0,
+            bytes: 0,
         }
     }
-}
-
-fn is_v6(tuple: &FiveTuple) -> bool {
-    matches!(tuple.addresses, Addresses::V6 { .. })
 }
 
 fn hops(from: HopId, towards: HopId, direction: Direction) -> Hops {

@@ -45,9 +45,10 @@ impl Targets {
     }
 
     /// The hop for a connection whose packet goes to `destination`, given its hash.
-    pub fn choose(&self, connection: u64, destination: IpAddr) -> Option<HopId> {
+    #[inline]
+    pub fn choose(&self, connection: u64, destination: impl FnOnce() -> IpAddr) -> Option<HopId> {
         if self.by_prefix {
-            return self.choose_by_prefix(connection, destination);
+            return self.choose_by_prefix(connection, destination());
         }
         let index = self.chooser.choose(connection)?;
         Some(self.targets[index].hop)
@@ -127,7 +128,7 @@ mod tests {
         let mut shares = vec![0; 4];
         for connection in 0..10_000u64 {
             let hash = connection.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            if let Some(hop) = targets.choose(hash, destination.parse().unwrap()) {
+            if let Some(hop) = targets.choose(hash, || destination.parse().unwrap()) {
                 shares[hop.index()] += 1;
             }
         }
@@ -159,6 +160,6 @@ mod tests {
     fn nobody_can_be_chosen_from_an_empty_list() {
         let targets = Targets::new([7; 16], vec![target(0, 0, &[])]).unwrap();
         assert!(targets.is_empty());
-        assert_eq!(targets.choose(1, "192.0.2.1".parse().unwrap()), None);
+        assert_eq!(targets.choose(1, || "192.0.2.1".parse().unwrap()), None);
     }
 }
