@@ -7,8 +7,7 @@
 use crate::rules::{PEER_MAC, VNF_PORT, WAN_PORT};
 use dpdk::Mbuf;
 use flow::{Found, Hops, Ipv4Key, Ipv4Table};
-use forwarder::arrival::Arrival;
-use forwarder::registry::HopId;
+use forwarder::registry::{HopId, PlaceId};
 use forwarder::rules::{Hop, Rules, Side};
 use std::hint::black_box;
 use wire::nsh::ServiceIndex;
@@ -88,10 +87,7 @@ pub fn key_of(rules: &Rules, frame: &[u8]) -> Ipv4Key {
 }
 
 #[inline]
-fn origin(
-    rules: &Rules,
-    header: &ethernet::Header,
-) -> Option<(HopId, forwarder::registry::PlaceId)> {
+fn origin(rules: &Rules, header: &ethernet::Header) -> Option<(HopId, PlaceId)> {
     let &(id, side) = rules.ports[VNF_PORT]
         .gateways
         .get(&(header.vlan, header.source))?;
@@ -106,7 +102,7 @@ fn origin(
 }
 
 #[inline]
-fn key(place: forwarder::registry::PlaceId, tuple: &FiveTuple) -> Option<Ipv4Key> {
+fn key(place: PlaceId, tuple: &FiveTuple) -> Option<Ipv4Key> {
     let Addresses::V4 {
         source,
         destination,
@@ -126,6 +122,14 @@ fn key(place: forwarder::registry::PlaceId, tuple: &FiveTuple) -> Option<Ipv4Key
     ))
 }
 
+/// A packet that was read.
+#[derive(Clone, Copy)]
+struct Arrival {
+    place: PlaceId,
+    tuple: FiveTuple,
+    length: usize,
+}
+
 /// Reads a burst, looks its connections up and writes tunnel headers with labels.
 #[inline]
 pub fn encapsulate(rules: &Rules, connections: &mut impl Connections, burst: &mut [Mbuf]) {
@@ -134,20 +138,15 @@ pub fn encapsulate(rules: &Rules, connections: &mut impl Connections, burst: &mu
     let mut results = [None; 64];
     for (index, frame) in burst.iter_mut().enumerate() {
         let header = ethernet::Header::parse(frame.data()).expect("a frame of ours");
-        let (from, place) = origin(rules, &header).expect("out of the VNF");
+        let (_, place) = origin(rules, &header).expect("out of the VNF");
         frame.trim_front(header.length);
         let ip = IpPacket::parse(frame.data()).expect("a packet of ours");
         frame.truncate(ip.length);
         keys[index] = key(place, &ip.tuple).expect("IPv4");
         arrivals[index] = Some(Arrival {
             place,
-            direction: Direction::Forward,
-            from,
-            over_tunnel: false,
-            loop_guard: LOOP_GUARD,
             tuple: ip.tuple,
-            ip,
-            is_error: false,
+            length: ip.length,
         });
     }
     connections.look_up(&keys[..burst.len()], &mut results[..burst.len()]);
@@ -166,17 +165,17 @@ fn write_headers(rules: &Rules, arrival: &Arrival, hop: HopId, frame: &mut Mbuf)
     };
     let context = SteeringContext {
         chain: stage.chain_label,
-        direction: arrival.direction,
+        direction: Direction::Forward,
         egress: stage.egress_label,
-        service_index: ServiceIndex::new(stage.service_index(arrival.direction)),
-        loop_guard: arrival.loop_guard,
+        service_index: ServiceIndex::new(stage.service_index(Direction::Forward)),
+        loop_guard: LOOP_GUARD,
     };
     let length = peer.template.length();
     assert!(frame.prepend(length), "there is headroom");
     let headroom = &mut frame.data_mut()[..length];
     let entropy = arrival.tuple.entropy_port();
     peer.template
-        .write(headroom, arrival.ip.length, entropy, &context);
+        .write(headroom, arrival.length, entropy, &context);
     headroom[..6].copy_from_slice(&PEER_MAC.0);
 }
 
