@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use te::check::Report;
+use te::check::{Report, survive};
 use te::error::{Error, InputError, Reason};
 use te::json::Value;
 use te::model::Model;
@@ -50,6 +50,10 @@ fn report(
             return Err(InputError::new("/matrices", Reason::Contradiction, message)
                 .in_source(path)
                 .into());
+        }
+        if survive::is_survival(document) {
+            let plan = survive::read(document, model).map_err(|e| e.in_source(path))?;
+            return Ok(survive::check_all(model, &plan));
         }
         let result = te::result::read(document, model).map_err(|e| e.in_source(path))?;
         return Ok(te::check::check(model, &result));

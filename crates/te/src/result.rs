@@ -160,7 +160,7 @@ pub fn write_route(w: &mut Writer, model: &Model, route: &RouteEntry) {
     });
 }
 
-const KNOWN: [&str; 20] = [
+pub(crate) const KNOWN: [&str; 17] = [
     "status",
     "objective",
     "value",
@@ -171,11 +171,8 @@ const KNOWN: [&str; 20] = [
     "mean_latency_ms",
     "max_link_utilization",
     "routes",
-    "matrix",
     "survive",
-    "moved_share",
-    "from_scratch",
-    "least_share",
+    "normal",
     "uniform",
     "added",
     "before",

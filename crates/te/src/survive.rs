@@ -1,18 +1,23 @@
 //! Failures: routes with room left so that, whatever single link or site fails, every chain's stated share goes on.
 //!
 //! After a failure the network finds its shortest paths anew; chains whose routes did not touch what failed keep
-//! them, and those that did are moved onto backup routes computed here. The value is the largest factor on all demands
-//! for which the normal state and every failure hold; the bound is the least factor over all failures when everything
-//! may be routed from scratch, which no routing beats.
+//! them, and those that did are moved onto backup routes computed here. Where that carries less than the worst failure
+//! allows anyway, the others give way too, as little as needed. The value is the largest factor on all demands for which
+//! the normal state and every failure hold; the bound is the least factor over all states when each is routed from
+//! scratch, which no plan beats.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use crate::error::Infeasible;
-use crate::instance::{Demand, Instance};
-use crate::lp::{self, Monitor, Options};
+use crate::instance::{Commodity, Demand, Instance, Route};
+use crate::json::Writer;
+use crate::lp::{self, Monitor, Options, Progress};
 use crate::model::Model;
 use crate::network::Network;
-use crate::solution::{Flow, Objective, Solution, Status, loads};
+use crate::result::{routes, write_head, write_routes};
+use crate::solution::{Flow, Objective, Solution, Status, loads, relative_gap, value};
 
 /// What fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,15 +33,17 @@ pub enum Failure {
 pub struct Contingency {
     /// What failed.
     pub failure: Failure,
-    /// Its name in the model.
+    /// Identifier of the link or site in the model.
     pub name: String,
     /// Factor on the demands that the plan carries after it.
     pub value: f64,
-    /// Factor when everything is routed from scratch after it, and its bound.
+    /// Factor when everything is routed from scratch after it.
     pub from_scratch: f64,
     /// Share of the demand that changes its route.
     pub moved: f64,
-    /// Backup routes of the chains that move, for [`Contingency::instance`].
+    /// Share of the traffic on routes that the failure leaves alone that stays there.
+    pub keep: f64,
+    /// Backup routes of all other traffic, for [`Contingency::instance`].
     pub flows: Vec<Flow>,
     /// The instance after the failure: chains at their stated shares.
     pub instance: Instance,
@@ -73,28 +80,52 @@ pub fn solve(
     options: &Options,
     monitor: &Monitor<'_>,
 ) -> Result<Survivable, Infeasible> {
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     let mut solution = lp::solve(model, instance, Objective::Scale, options, monitor)?;
     let normal = solution.value;
     let (mut value, mut bound) = (normal, solution.bound.unwrap_or(f64::INFINITY));
-    let quiet = Monitor {
-        report: None,
-        interrupt: monitor.interrupt,
-    };
-    let mut failures = Vec::new();
+    let mut states = Vec::new();
     for failure in failures_of(model, against) {
-        let contingency = after(model, instance, &solution, failure, options, &quiet)?;
-        value = value.min(contingency.value);
-        bound = bound.min(contingency.from_scratch * (1.0 + options.gap));
-        failures.push(contingency);
+        let left = options.time_limit.saturating_sub(start.elapsed());
+        let limited = Options {
+            time_limit: left,
+            ..options.clone()
+        };
+        let quiet = Monitor {
+            report: None,
+            interrupt: monitor.interrupt,
+        };
+        let state = State::after(model, instance, &solution, failure, &limited, &quiet)?;
+        value = value.min(state.best());
+        bound = bound.min(state.bound);
+        states.push(state);
+        if let Some(report) = monitor.report {
+            let gap = relative_gap(Objective::Scale, value, bound);
+            report(&Progress {
+                elapsed: start.elapsed(),
+                value,
+                bound,
+                gap,
+            });
+        }
     }
-    solution.value = value;
+    // A hair less, so that rounding in a mixture does not undercut what is stated.
+    let target = value * (1.0 - 1e-12);
+    let failures: Vec<Contingency> = states
+        .into_iter()
+        .map(|s| s.settle(instance, &solution, target))
+        .collect();
+    solution.value = failures.iter().map(|f| f.value).fold(normal, f64::min);
     solution.bound = Some(bound);
     solution.seconds = start.elapsed().as_secs_f64();
-    solution.status = if solution.gap().is_some_and(|g| g <= options.gap) {
-        Status::Optimal
-    } else {
-        Status::Feasible
+    let stopped = monitor
+        .interrupt
+        .is_some_and(|flag| flag.load(Ordering::Relaxed));
+    solution.status = match solution.gap() {
+        Some(gap) if gap <= options.gap => Status::Optimal,
+        _ if stopped => Status::Interrupted,
+        _ if start.elapsed() >= options.time_limit => Status::TimeLimit,
+        _ => Status::Feasible,
     };
     Ok(Survivable {
         solution,
@@ -107,31 +138,33 @@ fn failures_of(model: &Model, against: Against) -> Vec<Failure> {
     match against {
         Against::Sites => (0..model.sites.len()).map(Failure::Site).collect(),
         Against::Links => {
-            let mut taken = HashSet::new();
-            let mut failures = Vec::new();
-            for link in 0..model.links.len() {
-                if taken.insert(link) {
-                    if let Some(twin) = twin(model, link, &taken) {
-                        taken.insert(twin);
-                    }
-                    failures.push(Failure::Link(link));
-                }
-            }
-            failures
+            let twins = twins(model);
+            let first = |&link: &usize| twins[link].is_none_or(|twin| link < twin);
+            (0..model.links.len())
+                .filter(first)
+                .map(Failure::Link)
+                .collect()
         }
     }
 }
 
-/// The link of the opposite direction on the same fibre: same ends and latency, the first that is not taken.
-fn twin(model: &Model, link: usize, taken: &HashSet<usize>) -> Option<usize> {
-    let one = &model.links[link];
-    (0..model.links.len()).find(|&other| {
-        let two = &model.links[other];
-        other > link
-            && !taken.contains(&other)
-            && (two.from, two.to) == (one.to, one.from)
-            && two.latency_ms == one.latency_ms
-    })
+/// For each link the one of the opposite direction on the same fibre: links of the same ends and latency are paired in
+/// the model's order.
+fn twins(model: &Model) -> Vec<Option<usize>> {
+    let mut waiting: HashMap<(usize, usize, u64), VecDeque<usize>> = HashMap::new();
+    let mut twins = vec![None; model.links.len()];
+    for (index, link) in model.links.iter().enumerate() {
+        let latency = link.latency_ms.to_bits();
+        let partners = waiting.get_mut(&(link.to, link.from, latency));
+        match partners.and_then(VecDeque::pop_front) {
+            Some(twin) => (twins[index], twins[twin]) = (Some(twin), Some(index)),
+            None => waiting
+                .entry((link.from, link.to, latency))
+                .or_default()
+                .push_back(index),
+        }
+    }
+    twins
 }
 
 /// The failed model: chains at the shares they must keep.
@@ -141,7 +174,7 @@ fn failed(model: &Model, failure: Failure) -> (Model, Vec<bool>, Network) {
     match failure {
         Failure::Link(link) => {
             alive[link] = false;
-            if let Some(twin) = twin(model, link, &HashSet::new()) {
+            if let Some(twin) = twins(model)[link] {
                 alive[twin] = false;
             }
         }
@@ -163,52 +196,158 @@ fn failed(model: &Model, failure: Failure) -> (Model, Vec<bool>, Network) {
     (after, alive, network)
 }
 
-fn name(model: &Model, failure: Failure) -> String {
-    match failure {
-        Failure::Link(link) => format!("link {}", model.links[link].id),
-        Failure::Site(site) => format!("site {}", model.sites[site].id),
+/// One failure before it is known how much all states together can carry.
+struct State {
+    failure: Failure,
+    name: String,
+    instance: Instance,
+    /// Normal flows that stand.
+    staying: Vec<Flow>,
+    /// Backup routes of what was touched, and the factor with them.
+    backup: (f64, Vec<Flow>),
+    /// Everything from scratch, and its factor.
+    scratch: (f64, Vec<Flow>),
+    bound: f64,
+}
+
+impl State {
+    fn after(
+        model: &Model,
+        before: &Instance,
+        solution: &Solution,
+        failure: Failure,
+        options: &Options,
+        monitor: &Monitor<'_>,
+    ) -> Result<State, Infeasible> {
+        let (kind, name) = match failure {
+            Failure::Link(link) => ("link", &model.links[link].id),
+            Failure::Site(site) => ("site", &model.sites[site].id),
+        };
+        let explain = |e: Infeasible| {
+            let mut constraints = vec![format!("{kind} {name}")];
+            constraints.extend(e.constraints);
+            let message = format!("after the failure of {kind} {name}: {}", e.message);
+            Infeasible {
+                constraints,
+                message,
+            }
+        };
+        let (model_after, _, network) = failed(model, failure);
+        let mut instance =
+            Instance::with_network(&model_after, network, Demand::Full).map_err(explain)?;
+        // Chains that need not survive a failure put no load on it.
+        let keeps = |c: &Commodity| model.chains[c.chain as usize].survive_share != Some(0.0);
+        instance.commodities.retain(keeps);
+        let (scratch, bound) = if instance.commodities.is_empty() {
+            ((f64::INFINITY, Vec::new()), f64::INFINITY)
+        } else {
+            let solved = lp::solve(&model_after, &instance, Objective::Scale, options, monitor)
+                .map_err(explain)?;
+            (
+                (solved.value, solved.flows),
+                solved.bound.unwrap_or(f64::INFINITY),
+            )
+        };
+        let (staying, moving) = split(before, &instance, solution, failure);
+        let backup = backup(&model_after, &instance, &staying, &moving, options, monitor)
+            .map_err(explain)?;
+        Ok(State {
+            failure,
+            name: name.clone(),
+            staying,
+            backup,
+            bound,
+            scratch,
+            instance,
+        })
+    }
+
+    fn best(&self) -> f64 {
+        self.backup.0.max(self.scratch.0)
+    }
+
+    /// The routing that carries `target` and leaves as much as possible where it is: backup routes for what was touched,
+    /// mixed with the routing from scratch as far as needed.
+    fn settle(self, before: &Instance, normal: &Solution, target: f64) -> Contingency {
+        let instance = &self.instance;
+        let mut all = self.staying.clone();
+        all.extend(self.backup.1.iter().cloned());
+        let (mine, other) = (loads(instance, &all), loads(instance, &self.scratch.1));
+        let mut keep: f64 = 1.0;
+        for row in 0..instance.rows() {
+            let room = instance.capacity[row] / target;
+            if mine[row] > room && mine[row] > other[row] {
+                keep = keep.min(((room - other[row]) / (mine[row] - other[row])).max(0.0));
+            }
+        }
+        let mut flows: Vec<Flow> = Vec::new();
+        for (part, from) in [(keep, self.backup.1), (1.0 - keep, self.scratch.1)] {
+            let scaled = from.into_iter().map(|f| Flow {
+                fraction: part * f.fraction,
+                ..f
+            });
+            flows.extend(scaled.filter(|f| f.fraction > 0.0));
+        }
+        let kept = self.staying.into_iter().map(|f| Flow {
+            fraction: keep * f.fraction,
+            ..f
+        });
+        let whole: Vec<Flow> = kept.chain(flows.iter().cloned()).collect();
+        let carried = value(instance, Objective::Scale, &whole);
+        Contingency {
+            // Where nothing is left to carry, any factor holds.
+            value: if carried.is_finite() { carried } else { target },
+            moved: moved(before, normal, instance, &whole),
+            failure: self.failure,
+            name: self.name,
+            from_scratch: self.scratch.0,
+            keep,
+            flows,
+            instance: self.instance,
+        }
     }
 }
 
-fn after(
+/// Share of the demand that is not on the routes of the normal state.
+fn moved(before: &Instance, normal: &Solution, after: &Instance, flows: &[Flow]) -> f64 {
+    type Key<'a> = (u32, &'a Route);
+    let mut old: HashMap<Key<'_>, f64> = HashMap::new();
+    for flow in &normal.flows {
+        let c = &before.commodities[flow.commodity];
+        *old.entry((c.chain, &flow.route)).or_insert(0.0) += flow.fraction * c.share;
+    }
+    let mut new: HashMap<Key<'_>, f64> = HashMap::new();
+    let mut demand: HashMap<u32, f64> = HashMap::new();
+    for flow in flows {
+        let c = &after.commodities[flow.commodity];
+        *new.entry((c.chain, &flow.route)).or_insert(0.0) += flow.fraction * c.share;
+        demand.insert(c.chain, c.demand / c.share);
+    }
+    let more = |(key, share): (&Key<'_>, &f64)| {
+        demand[&key.0] * (share - old.get(key).copied().unwrap_or(0.0)).max(0.0)
+    };
+    let mut moving: Vec<f64> = new.iter().map(more).collect();
+    // Summed in order of size, so that the sum does not depend on the order of the map.
+    moving.sort_by(f64::total_cmp);
+    let mut total: Vec<f64> = demand.into_values().collect();
+    total.sort_by(f64::total_cmp);
+    moving.iter().sum::<f64>() / total.iter().sum::<f64>().max(f64::MIN_POSITIVE)
+}
+
+/// Backup routes for what must move, around what stays; and the factor that both together carry.
+fn backup(
     model: &Model,
-    before: &Instance,
-    solution: &Solution,
-    failure: Failure,
+    instance: &Instance,
+    staying: &[Flow],
+    moving: &[(usize, f64)],
     options: &Options,
     monitor: &Monitor<'_>,
-) -> Result<Contingency, Infeasible> {
-    let name = name(model, failure);
-    let explain = |e: Infeasible| {
-        let mut constraints = vec![name.clone()];
-        constraints.extend(e.constraints);
-        Infeasible {
-            constraints,
-            message: format!("after the failure of {name}: {}", e.message),
-        }
-    };
-    let (model_after, _, network) = failed(model, failure);
-    let mut instance =
-        Instance::with_network(&model_after, network, Demand::Full).map_err(explain)?;
-    // Chains that need not survive a failure put no load on it.
-    let keeps: Vec<bool> = model
-        .chains
-        .iter()
-        .map(|c| c.survive_share != Some(0.0))
-        .collect();
-    instance.commodities.retain(|c| keeps[c.chain as usize]);
-    let scratch =
-        lp::solve(&model_after, &instance, Objective::Scale, options, monitor).map_err(explain)?;
-    let (staying, moving) = split(before, &instance, solution, failure);
-    let everything: f64 = instance.commodities.iter().map(|c| c.demand).sum();
-    let moved = moving
-        .iter()
-        .map(|&(c, share)| share * instance.commodities[c].demand)
-        .sum::<f64>()
-        / everything.max(1e-12);
+) -> Result<(f64, Vec<Flow>), Infeasible> {
+    if moving.is_empty() {
+        return Ok((value(instance, Objective::Scale, staying), Vec::new()));
+    }
     let mut part = instance.clone();
-    let stay_loads = loads(&instance, &staying);
-    part.base = stay_loads
+    part.base = loads(instance, staying)
         .iter()
         .zip(&instance.capacity)
         .map(|(l, c)| if *c > 0.0 { l / c } else { 0.0 })
@@ -222,38 +361,16 @@ fn after(
         })
         .collect();
     part.scale_stages(&moving.iter().map(|m| m.1).collect::<Vec<_>>());
-    let (value, flows) = if moving.is_empty() {
-        let most = part.base.iter().copied().fold(0.0, f64::max);
-        (
-            if most > 0.0 {
-                1.0 / most
-            } else {
-                f64::INFINITY
-            },
-            Vec::new(),
-        )
-    } else {
-        let moved =
-            lp::solve(&model_after, &part, Objective::Scale, options, monitor).map_err(explain)?;
-        let flows = moved.flows.into_iter().map(|f| {
-            let (commodity, share) = moving[f.commodity];
-            Flow {
-                commodity,
-                route: f.route,
-                fraction: f.fraction * share,
-            }
-        });
-        (moved.value, flows.collect())
-    };
-    Ok(Contingency {
-        failure,
-        name,
-        value,
-        from_scratch: scratch.bound.unwrap_or(scratch.value),
-        moved,
-        flows,
-        instance,
-    })
+    let solved = lp::solve(model, &part, Objective::Scale, options, monitor)?;
+    let flows = solved.flows.into_iter().map(|f| {
+        let (commodity, share) = moving[f.commodity];
+        Flow {
+            commodity,
+            route: f.route,
+            fraction: f.fraction * share,
+        }
+    });
+    Ok((solved.value, flows.collect()))
 }
 
 /// Flows that a failure leaves alone, and the commodities that must move with their shares.
@@ -302,4 +419,41 @@ fn split(
         }
     }
     (staying, moving)
+}
+
+/// Writes a plan as the contract's result: the normal routing, and for each failure its backup routes.
+pub fn to_json(model: &Model, instance: &Instance, against: Against, plan: &Survivable) -> String {
+    let mut writer = Writer::new();
+    writer.object(|w| {
+        write_head(w, model, instance, &plan.solution);
+        w.name("survive").text(match against {
+            Against::Links => "link",
+            Against::Sites => "site",
+        });
+        w.name("normal").number(plan.normal);
+        w.name("failures").list(|w| {
+            for failure in &plan.failures {
+                w.line().object(|w| write_failure(w, model, failure));
+            }
+        });
+        write_routes(w, model, &routes(model, instance, &plan.solution));
+    });
+    writer.finish()
+}
+
+fn write_failure(w: &mut Writer, model: &Model, failure: &Contingency) {
+    let backup = Solution {
+        status: Status::Feasible,
+        objective: Objective::Scale,
+        value: failure.value,
+        bound: None,
+        seconds: 0.0,
+        flows: failure.flows.clone(),
+    };
+    w.name("failed").text(&failure.name);
+    w.name("value").number(failure.value);
+    w.name("from_scratch").number(failure.from_scratch);
+    w.name("moved_share").number(failure.moved);
+    w.name("keep").number(failure.keep);
+    write_routes(w, model, &routes(model, &failure.instance, &backup));
 }

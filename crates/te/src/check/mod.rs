@@ -4,6 +4,7 @@
 //! the paper's variables x_{c z n1 n2}, and equations 4 to 7 are evaluated from those.
 
 pub mod series;
+pub mod survive;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

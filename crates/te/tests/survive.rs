@@ -1,0 +1,237 @@
+//! Plans that survive failures: by hand, against re-optimising after every failure, and against wrong plans.
+
+mod support;
+
+use support::random_model;
+use te::check::survive::{check_all, read};
+use te::error::Infeasible;
+use te::instance::{Demand, Instance};
+use te::json::parse;
+use te::lp::{self, Monitor, Options};
+use te::model::{Chain, Ends, Model};
+use te::network::Network;
+use te::solution::{Objective, Status};
+use te::survive::{self, Against, Survivable};
+
+fn options() -> Options {
+    Options {
+        gap: 1e-6,
+        ..Options::default()
+    }
+}
+
+/// Solves, writes, reads back and checks every state.
+fn plan(model: &Model, against: Against) -> Result<(Survivable, String), Infeasible> {
+    let instance = Instance::new(model, Demand::Full)?;
+    let plan = survive::solve(model, &instance, against, &options(), &Monitor::default())?;
+    let text = survive::to_json(model, &instance, against, &plan);
+    assert_eq!(violations(model, &text), Vec::<String>::new());
+    Ok((plan, text))
+}
+
+fn violations(model: &Model, text: &str) -> Vec<String> {
+    let document = parse(text.as_bytes()).expect("what we write is JSON");
+    check_all(
+        model,
+        &read(&document, model).expect("what we write is a plan"),
+    )
+    .violations
+}
+
+/// a and b joined directly by a fibre of 10 Mbit/s and over c by fibres of 6 Mbit/s; the VNF at b and at c.
+const TRIANGLE: &str = r#"{
+ "nodes": [{"id":"a"},{"id":"b"},{"id":"c"}],
+ "links": [{"id":"ab","from":"a","to":"b","latency_ms":1,"bandwidth_mbps":10},{"id":"ba","from":"b","to":"a","latency_ms":1,"bandwidth_mbps":10},
+           {"id":"ac","from":"a","to":"c","latency_ms":1,"bandwidth_mbps":6},{"id":"ca","from":"c","to":"a","latency_ms":1,"bandwidth_mbps":6},
+           {"id":"cb","from":"c","to":"b","latency_ms":1,"bandwidth_mbps":6},{"id":"bc","from":"b","to":"c","latency_ms":1,"bandwidth_mbps":6}],
+ "sites": [{"id":"sb","node":"b","capacity":20},{"id":"sc","node":"c","capacity":8}],
+ "vnfs": [{"id":"f","load_per_mbps":1,"deployments":[{"site":"sb","capacity":20},{"site":"sc","capacity":8}]}],
+ "chains": [{"id":"x","ingress":"a","egress":"b","vnfs":["f"],"forward_mbps":2 EXTRA}] }"#;
+
+fn triangle(extra: &str) -> Model {
+    Model::read(TRIANGLE.replace("EXTRA", extra).as_bytes()).expect("good")
+}
+
+#[test]
+fn failures_worked_out_by_hand() {
+    // Normal: site sb takes load 2·2 = 4 per unit of factor, sc takes 8 in all: 20/4 + 8/4 = 7, but 2 Mbit/s over the
+    // links ab and ac allow (10 + 6)/2 = 8. So 7. Without ab all 2 Mbit/s go over ac: 6/2 = 3.
+    let (by_link, _) = plan(&triangle(""), Against::Links).expect("survives");
+    assert!((by_link.normal - 7.0).abs() < 1e-5, "{}", by_link.normal);
+    assert!(
+        (by_link.solution.value - 3.0).abs() < 1e-5,
+        "{}",
+        by_link.solution.value
+    );
+    let of = |name: &str| {
+        by_link
+            .failures
+            .iter()
+            .find(|f| f.name == name)
+            .expect("listed")
+            .from_scratch
+    };
+    // Without ac, what goes to c crosses ab and bc and returns over cb: still only 10 leave a.
+    assert!(
+        (of("ab") - 3.0).abs() < 1e-5 && (of("ac") - 5.0).abs() < 1e-5,
+        "{} {}",
+        of("ab"),
+        of("ac")
+    );
+    assert_eq!(by_link.failures.len(), 3, "one failure for each fibre");
+    // Without sb only sc is left: 8/4 = 2. Without sc: 20/4 = 5, over ab alone 10/2 = 5.
+    let (by_site, _) = plan(&triangle(""), Against::Sites).expect("survives");
+    assert!(
+        (by_site.solution.value - 2.0).abs() < 1e-5,
+        "{}",
+        by_site.solution.value
+    );
+    // A share of one half needs half the room after a failure: min(7, 2/0.5).
+    let (half, _) = plan(&triangle(r#","survive_share":0.5"#), Against::Sites).expect("survives");
+    assert!(
+        (half.solution.value - 4.0).abs() < 1e-5,
+        "{}",
+        half.solution.value
+    );
+    let (none, _) = plan(&triangle(r#","survive_share":0"#), Against::Sites).expect("survives");
+    assert!(
+        (none.solution.value - 7.0).abs() < 1e-5,
+        "{}",
+        none.solution.value
+    );
+}
+
+#[test]
+fn a_site_that_nothing_can_replace_is_infeasible_and_named() {
+    let mut model = triangle("");
+    model.vnfs[0].deployments.truncate(1);
+    let error = plan(&model, Against::Sites).expect_err("no other site has the VNF");
+    assert_eq!(
+        error.constraints[..2],
+        ["site sb".to_owned(), "chain x".to_owned()],
+        "{error}"
+    );
+    let mut cut = triangle("");
+    cut.links.truncate(2);
+    let Chain { ingress, .. } = &cut.chains[0];
+    assert_eq!(*ingress, Ends::Any(vec![0]));
+    cut.vnfs[0].deployments.truncate(1);
+    let error = plan(&cut, Against::Links).expect_err("b cannot be reached otherwise");
+    assert_eq!(
+        error.constraints[..2],
+        ["link ab".to_owned(), "chain x".to_owned()],
+        "{error}"
+    );
+}
+
+/// The factor after a failure when everything is routed from scratch, by the plain solver on a changed model.
+fn from_scratch(model: &Model, against: Against, failed: usize, twin: Option<usize>) -> f64 {
+    let mut after = model.clone();
+    let mut alive = vec![true; model.links.len()];
+    match against {
+        Against::Links => {
+            alive[failed] = false;
+            twin.into_iter().for_each(|twin| alive[twin] = false);
+        }
+        Against::Sites => after
+            .vnfs
+            .iter_mut()
+            .for_each(|v| v.deployments.retain(|d| d.site != failed)),
+    }
+    let network = Network::without(&after, &alive);
+    let instance = Instance::with_network(&after, network, Demand::Full).expect("background fits");
+    lp::solve(
+        &after,
+        &instance,
+        Objective::Scale,
+        &options(),
+        &Monitor::default(),
+    )
+    .expect("routes")
+    .value
+}
+
+#[test]
+fn random_plans_reach_what_re_optimising_after_each_failure_reaches() {
+    let mut solved = 0;
+    for seed in 6000..6080 {
+        let model = random_model(seed);
+        for against in [Against::Links, Against::Sites] {
+            let Ok((plan, _)) = plan(&model, against) else {
+                continue;
+            };
+            solved += 1;
+            assert_eq!(plan.solution.status, Status::Optimal, "seed {seed}");
+            let mut least = plan.normal;
+            for failure in &plan.failures {
+                // The random models list a link and its opposite one after the other.
+                let expected = match failure.failure {
+                    survive::Failure::Link(link) => {
+                        from_scratch(&model, against, link, Some(link ^ 1))
+                    }
+                    survive::Failure::Site(site) => from_scratch(&model, against, site, None),
+                };
+                assert!(
+                    (failure.from_scratch - expected).abs() <= 3e-6 * expected,
+                    "seed {seed} {}",
+                    failure.name
+                );
+                assert!(
+                    (0.0..=1.0 + 1e-9).contains(&failure.moved),
+                    "{}",
+                    failure.moved
+                );
+                least = least.min(expected);
+            }
+            let value = plan.solution.value;
+            assert!(
+                (value - least).abs() <= 1e-5 * least,
+                "seed {seed}: {value} against {least}"
+            );
+            assert!(
+                plan.solution
+                    .bound
+                    .is_some_and(|b| b >= value * (1.0 - 1e-9)),
+                "seed {seed}"
+            );
+        }
+    }
+    assert!(solved > 40, "{solved}");
+}
+
+#[test]
+fn traffic_that_a_failure_leaves_alone_stays_where_that_costs_nothing() {
+    let (plan, _) = plan(&triangle(""), Against::Links).expect("survives");
+    // Losing ab is the worst case; after losing ac or cb there is more than the factor needs, so nothing else moves.
+    for failure in plan.failures.iter().filter(|f| f.name != "ab") {
+        assert_eq!(failure.keep, 1.0, "{}", failure.name);
+    }
+}
+
+#[test]
+fn check_finds_what_a_wrong_plan_does_not_survive() {
+    let model = triangle("");
+    let (plan, text) = plan(&model, Against::Links).expect("survives");
+    let value = format!("\"value\":{}", plan.solution.value);
+    assert!(text.contains(&value));
+    let too_much = text.replace(&value, "\"value\":3.1");
+    assert!(
+        violations(&model, &too_much)
+            .iter()
+            .any(|v| v.contains("after the failure of ab: link ac"))
+    );
+    let first = text.find("{\"failed\":\"ab\"").expect("the first failure");
+    let second = first + 1 + text[first + 1..].find("{\"failed\"").expect("the second");
+    let missing = format!("{}{}", &text[..first], &text[second..]);
+    assert!(
+        violations(&model, &missing)
+            .iter()
+            .any(|v| v.contains("the failure of ab is missing"))
+    );
+    let unprotected = text.replace("\"keep\":", "\"keep\":0.5,\"was\":");
+    let document = parse(unprotected.as_bytes()).expect("JSON");
+    assert_eq!(
+        read(&document, &model).expect_err("unknown field").pointer,
+        "/failures/0/was"
+    );
+}
