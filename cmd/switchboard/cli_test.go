@@ -80,13 +80,21 @@ func (r *recorded) Events(chain.Kind, string, string, uint32) []*apiv1.Event {
 	}
 }
 
-func (r *recorded) Trace(context.Context, *apiv1.TraceRequest) ([]*apiv1.TraceHop, error) {
+func (r *recorded) Trace(_ context.Context, request *apiv1.TraceRequest) (*apiv1.TraceResponse, error) {
 	hop := func(us int64, site string, stage uint32, from, to, decision string) *apiv1.TraceHop {
 		return &apiv1.TraceHop{Time: timestamppb.New(longAgo.AsTime().Add(time.Duration(us) * time.Microsecond)), Site: site, Forwarder: "f1", Chain: "web",
 			ChainLabel: 65536, EgressLabel: 16, Stage: stage, From: from, To: to, Decision: decision, Flow: "tcp 10.1.0.10:40000 > 198.51.100.80:80"}
 	}
-	return []*apiv1.TraceHop{hop(0, "office", 1, "edge:acme/office-lan", "forwarder:west/f1", "new flow"),
-		hop(4100, "west", 1, "forwarder:office/f1", "vnf:firewall/firewall-west-1", "new flow")}, nil
+	response := &apiv1.TraceResponse{Hops: []*apiv1.TraceHop{hop(0, "office", 1, "edge:acme/office-lan", "forwarder:west/f1", "new flow"),
+		hop(4100, "west", 1, "forwarder:office/f1", "vnf:firewall/firewall-west-1", "new flow")}}
+	switch request.Probe.GetDestinationPort() {
+	case 80:
+		response.Outcome = &apiv1.ProbeOutcome{Reached: true, Description: "it came to edge -/internet at site hq, where it was held"}
+	case 22:
+		response.Hops[1].Decision, response.Hops[1].Dropped = "no_target", true
+		response.Outcome = &apiv1.ProbeOutcome{Description: "forwarder west/f1 dropped it: no_target"}
+	}
+	return response, nil
 }
 
 func (r *recorded) Traffic(string, string) []*apiv1.ChainTraffic {

@@ -23,6 +23,7 @@ type globalFlags struct {
 	credentials, engineering, algorithm, tokenFile, readyFile, level string
 	listen                                                           []string
 	engineeringLimit, patience, drainLimit, deleteDrainLimit         time.Duration
+	deleteIdleLimit                                                  time.Duration
 	keepEstimate, newSelectionSeed                                   bool
 }
 
@@ -53,7 +54,8 @@ func newGlobalCommand() *cobra.Command {
 	f.StringVar(&flags.tokenFile, "token-file", defaultTokenFile(), "the API's token; made at the first start")
 	f.DurationVar(&flags.patience, "patience", 0, "how long a refused plan is tried again before the chain is rejected (default 2s)")
 	f.DurationVar(&flags.drainLimit, "drain-limit", 0, "how long a replaced version keeps its connections (default 1h)")
-	f.DurationVar(&flags.deleteDrainLimit, "delete-drain-limit", 0, "how long a deleted chain keeps its connections (default 30s)")
+	f.DurationVar(&flags.deleteDrainLimit, "delete-drain-limit", 0, "how long a deleted chain keeps its connections at most (default 30s)")
+	f.DurationVar(&flags.deleteIdleLimit, "delete-idle-limit", 0, "how long a deleted chain keeps connections that are silent (default 3s)")
 	f.BoolVar(&flags.keepEstimate, "keep-estimate", false, "plan for the customer's estimate, never for measured traffic")
 	f.BoolVar(&flags.newSelectionSeed, "new-selection-seed", false,
 		"replace the secret by which forwarders choose instances; established connections stay where they are")
@@ -88,7 +90,8 @@ func runGlobal(ctx context.Context, flags *globalFlags, log *slog.Logger) error 
 	}
 	defer connection.Close()
 	g, err := global.Open(ctx, global.Config{Connection: connection, Logger: log, Patience: flags.patience,
-		DrainLimit: flags.drainLimit, DeleteDrainLimit: flags.deleteDrainLimit, Measure: global.MeasurePolicy{Off: flags.keepEstimate},
+		DrainLimit: flags.drainLimit, DeleteDrainLimit: flags.deleteDrainLimit, DeleteIdleLimit: flags.deleteIdleLimit,
+		Measure:          global.MeasurePolicy{Off: flags.keepEstimate},
 		NewSelectionSeed: flags.newSelectionSeed,
 		Engineering:      global.Command{Path: program, Algorithm: flags.algorithm, TimeLimit: flags.engineeringLimit}})
 	if err != nil {

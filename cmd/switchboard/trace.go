@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	apiv1 "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/internal/chain"
 	"github.com/switchboard-project/switchboard/internal/show"
 )
 
@@ -20,17 +23,31 @@ type traceFlags struct {
 	match    apiv1.Match
 	duration time.Duration
 	limit    uint32
+	// A probe's.
+	send, leave bool
+	from        string
 }
 
 func newTraceCommand() *cobra.Command {
 	flags := &traceFlags{}
 	command := &cobra.Command{
-		Use:   "trace CHAIN --customer CUSTOMER",
-		Short: "Follow packets of a chain through the forwarders, hop by hop",
+		Use:   "trace CHAIN --customer CUSTOMER | trace --send --customer CUSTOMER --from EDGE ...",
+		Short: "Follow packets of a chain through the forwarders, or send one, and show each hop's decision",
+		Long: "Follows what passes, or with --send one packet that enters at an edge as if a host behind it had sent it. It is a\n" +
+			"TCP SYN, a UDP datagram or an echo request, and is held at the egress edge unless --leave is given. It ends with 0\n" +
+			"where the packet came to the egress edge, and with 1 where it did not; the last line says where it ended and why.",
 		Example: "  switchboard trace web --customer acme --duration 5s\n" +
-			"  switchboard trace web --customer acme --protocol tcp --destination-port 80",
-		Args: usageArgs(cobra.ExactArgs(1)),
+			"  switchboard trace web --customer acme --protocol tcp --destination-port 80\n" +
+			"  switchboard trace --send --customer acme --from office-lan --protocol tcp \\\n" +
+			"    --source 10.1.0.10 --destination 198.51.100.80 --destination-port 80",
+		Args: usageArgs(cobra.MaximumNArgs(1)),
 		RunE: func(command *cobra.Command, arguments []string) error {
+			if flags.send {
+				return flags.sendProbe(command, arguments)
+			}
+			if len(arguments) == 0 || flags.leave || flags.from != "" {
+				return usageError{errors.New("trace: name a chain to follow it, or use --send with --from; --leave goes with --send")}
+			}
 			t, err := parseTarget([]string{"chain", arguments[0]}, flags.customer)
 			if err != nil {
 				return err
@@ -58,24 +75,90 @@ func newTraceCommand() *cobra.Command {
 	f.StringArrayVar(&flags.match.DestinationPrefixes, "destination", nil, "only packets to this prefix")
 	f.StringArrayVar(&flags.match.Protocols, "protocol", nil, "only this protocol")
 	f.StringArrayVar(&flags.match.SourcePorts, "source-port", nil, "only from this port or range")
+	f.BoolVar(&flags.send, "send", false, "send a packet and follow it")
+	f.StringVar(&flags.from, "from", "", "with --send: the edge where the packet enters")
+	f.BoolVar(&flags.leave, "leave", false, "with --send: let the packet leave by the egress edge")
 	f.StringArrayVar(&flags.match.DestinationPorts, "destination-port", nil, "only to this port or range")
 	return command
 }
 
 func writeHops(out io.Writer, hops []*apiv1.TraceHop) error {
 	if len(hops) == 0 {
-		_, err := fmt.Fprintln(out, "no packet of the chain was seen")
+		_, err := fmt.Fprintln(out, "no packet was seen")
 		return err
 	}
 	rows := [][]string{{"TIME", "SITE", "STAGE", "DIRECTION", "LABELS", "FROM", "TO", "DECISION", "FLOW"}}
-	start := hops[0].Time.AsTime()
+	start := hops[0].Time.AsTime() // of a probe, clocks of sites may differ
 	for _, h := range hops {
 		direction, label := "forward", h.ChainLabel
 		if h.Reverse {
 			direction, label = "reverse", h.ChainLabel|1 // as the packet bears it
 		}
+		decision := h.Decision
+		if h.Dropped {
+			decision = "dropped: " + decision
+		}
 		rows = append(rows, []string{fmt.Sprintf("+%.3f ms", float64(h.Time.AsTime().Sub(start).Microseconds())/1000), h.Site,
-			fmt.Sprint(h.Stage), direction, fmt.Sprintf("%d/%d", label, h.EgressLabel), h.From, h.To, h.Decision, h.Flow})
+			fmt.Sprint(h.Stage), direction, fmt.Sprintf("%d/%d", label, h.EgressLabel), h.From, h.To, decision, h.Flow})
 	}
 	return show.Rows(out, rows)
+}
+
+// sendProbe sends one packet and shows what became of it.
+func (flags *traceFlags) sendProbe(command *cobra.Command, arguments []string) error {
+	probe := &apiv1.Probe{Edge: flags.from, Leave: flags.leave}
+	f := &chain.Findings{}
+	one := func(flag string, values []string) string {
+		if len(values) > 1 {
+			f.Add("--"+flag, "given several times", "give it once with --send")
+			return ""
+		}
+		return strings.Join(values, "")
+	}
+	port := func(flag string, values []string) uint32 {
+		text := one(flag, values)
+		if text == "" {
+			return 0
+		}
+		ports := chain.ParsePorts(f, "--"+flag, text)
+		if ports.First != ports.Last {
+			f.Add("--"+flag, "a range", "give one port with --send")
+		}
+		return uint32(ports.First)
+	}
+	probe.Protocol, probe.Source = one("protocol", flags.match.Protocols), one("source", flags.match.SourcePrefixes)
+	probe.Destination = one("destination", flags.match.DestinationPrefixes)
+	probe.SourcePort, probe.DestinationPort = port("source-port", flags.match.SourcePorts), port("destination-port", flags.match.DestinationPorts)
+	if flags.from == "" {
+		f.Add("--from", "missing", "name the edge where the packet enters")
+	}
+	if len(f.All) > 0 {
+		return usageError{errors.New("trace: " + f.All[0].String())}
+	}
+	request := &apiv1.TraceRequest{Customer: flags.customer, Probe: probe}
+	if command.Flags().Changed("duration") {
+		request.DurationMs = uint32(flags.duration.Milliseconds())
+	}
+	client, err := flags.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(command.Context(), flags.duration+answerPatience)
+	defer cancel()
+	answer, err := client.Trace(ctx, connect.NewRequest(request))
+	if err != nil {
+		return plain(err)
+	}
+	hops, outcome := answer.Msg.Hops, answer.Msg.Outcome
+	if err := writeHops(command.OutOrStdout(), hops); err != nil {
+		return err
+	}
+	if !outcome.GetReached() {
+		return fmt.Errorf("the packet did not come to the egress: %s", outcome.GetDescription())
+	}
+	if len(arguments) > 0 && hops[0].Chain != arguments[0] {
+		return fmt.Errorf("the packet took chain %s, not %s: %s", hops[0].Chain, arguments[0], outcome.GetDescription())
+	}
+	_, err = fmt.Fprintln(command.OutOrStdout(), "reached:", outcome.GetDescription())
+	return err
 }

@@ -58,6 +58,8 @@ func refusedCode(reason global.Reason) connect.Code {
 		return connect.CodeNotFound
 	case global.Observed:
 		return connect.CodeInvalidArgument
+	case global.Unavailable:
+		return connect.CodeUnavailable
 	}
 	return connect.CodeFailedPrecondition
 }

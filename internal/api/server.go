@@ -24,7 +24,7 @@ type Backend interface {
 	List(kind chain.Kind, customer, name string) []*api.Resource
 	Changes() (changed <-chan struct{}, stop func())
 	Events(kind chain.Kind, customer, name string, limit uint32) []*api.Event
-	Trace(ctx context.Context, request *api.TraceRequest) ([]*api.TraceHop, error)
+	Trace(ctx context.Context, request *api.TraceRequest) (*api.TraceResponse, error)
 	Traffic(customer, name string) []*api.ChainTraffic
 }
 
@@ -98,13 +98,13 @@ func (s *service) ListEvents(_ context.Context, r *connect.Request[api.ListEvent
 	return connect.NewResponse(&api.ListEventsResponse{Events: s.backend.Events(kind, r.Msg.Customer, r.Msg.Name, r.Msg.Limit)}), nil
 }
 
-// Trace follows matching packets through the forwarders.
+// Trace follows matching packets through the forwarders, or one that it sends.
 func (s *service) Trace(ctx context.Context, r *connect.Request[api.TraceRequest]) (*connect.Response[api.TraceResponse], error) {
-	hops, err := s.backend.Trace(ctx, r.Msg)
+	response, err := s.backend.Trace(ctx, r.Msg)
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&api.TraceResponse{Hops: hops}), nil
+	return connect.NewResponse(response), nil
 }
 
 // GetTraffic shows present rates and counters of chains.

@@ -38,7 +38,7 @@ func (b *backend) Delete(context.Context, chain.Key) error                { retu
 func (b *backend) List(chain.Kind, string, string) []*api.Resource        { return b.sites }
 func (b *backend) Changes() (<-chan struct{}, func())                     { return b.changed, func() {} }
 func (b *backend) Events(chain.Kind, string, string, uint32) []*api.Event { return nil }
-func (b *backend) Trace(context.Context, *api.TraceRequest) ([]*api.TraceHop, error) {
+func (b *backend) Trace(context.Context, *api.TraceRequest) (*api.TraceResponse, error) {
 	return nil, b.fail
 }
 func (b *backend) Traffic(string, string) []*api.ChainTraffic { return nil }

@@ -13,8 +13,9 @@ import (
 )
 
 // linkPing is how often a link's ends make sure of each other; a link that stays silent for three times as long is cut.
+// Cutting one that was only slow costs a new connection and no packet: see internal/site/liveness.go.
 const (
-	linkPing     = 2 * time.Second
+	linkPing     = 600 * time.Millisecond
 	linkPingsOut = 2
 )
 

@@ -22,6 +22,9 @@ type Status struct {
 	Up       bool
 	// Reason says why it is not up.
 	Reason string
+	// ForwarderAway says that nothing but its forwarder is missing. That one holds its place: a chain is agreed to, and
+	// carries traffic when the forwarder is back.
+	ForwarderAway bool
 }
 
 // Controller is a site's edge controller: it agrees to classify a chain's packets at edges that exist, are up and may
@@ -71,7 +74,7 @@ func (c *Controller) refusal(request *control.Prepare, binding *control.EdgeBind
 		return fmt.Sprintf("site %s has no such edge", c.site)
 	case status.Customer != "" && status.Customer != request.Customer:
 		return fmt.Sprintf("belongs to customer %s, not %s", status.Customer, request.Customer)
-	case !status.Up:
+	case !status.Up && !status.ForwarderAway:
 		return "is down: " + status.Reason
 	}
 	match, err := ParseMatch(binding.Match)

@@ -40,6 +40,8 @@ const (
 	Ending Reason = "ending"
 	// Observed: the kind is not applied and so not deleted.
 	Observed Reason = "observed"
+	// Unavailable: a part of the platform that is needed does not answer.
+	Unavailable Reason = "unavailable"
 )
 
 // Refused reports a request that the present state does not allow.

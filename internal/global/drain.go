@@ -29,7 +29,7 @@ func (w *worker) drain(ctx context.Context, s situation) (time.Duration, error) 
 		if v.State != control.VersionState_VERSION_STATE_DRAINING {
 			continue
 		}
-		done, err := w.release(ctx, s, v, w.g.config.DrainLimit)
+		done, err := w.release(ctx, s, v, drainRule{limit: w.g.config.DrainLimit})
 		if done || err != nil {
 			return 0, err
 		}
@@ -55,8 +55,29 @@ func (w *worker) repair(ctx context.Context, s situation) error {
 	return w.activated(ctx, s.record)
 }
 
-// release ends a draining version if its connections have ended, or the limit has passed; true when it did.
-func (w *worker) release(ctx context.Context, s situation, version *control.ChainVersion, limit time.Duration) (bool, error) {
+// drainRule says how long connections of a draining version are waited for: at most limit, and only while packets pass
+// where idle is not 0.
+type drainRule struct{ limit, idle time.Duration }
+
+// stillness is since when a version's count of packets has not changed.
+type stillness struct {
+	packets uint64
+	since   time.Time
+}
+
+// quietFor is how long no packet of a chain label has been seen.
+func (w *worker) quietFor(label uint32) time.Duration {
+	now, packets := w.g.config.Now(), w.g.observed.packets(w.key, label)
+	q, known := w.quiet[label]
+	if !known || q.packets != packets {
+		w.quiet[label] = stillness{packets, now}
+		return 0
+	}
+	return now.Sub(q.since)
+}
+
+// release ends a draining version if its connections have ended, or the rule lets go of them; true when it did.
+func (w *worker) release(ctx context.Context, s situation, version *control.ChainVersion, rule drainRule) (bool, error) {
 	label := version.ChainLabel
 	since := s.state.DrainingSinceUnixMs[label]
 	if since == 0 {
@@ -68,9 +89,12 @@ func (w *worker) release(ctx context.Context, s situation, version *control.Chai
 		return false, w.g.setState(ctx, w.key, state)
 	}
 	drained, flows := w.g.observed.drained(s.record, version)
-	if !drained && w.g.config.Now().Sub(time.UnixMilli(since)) < limit {
+	passed := w.g.config.Now().Sub(time.UnixMilli(since))
+	idle := rule.idle > 0 && w.quietFor(label) >= rule.idle
+	if !drained && !idle && passed < rule.limit {
 		return false, nil
 	}
+	delete(w.quiet, label)
 	record := proto.CloneOf(s.record)
 	record.Revision = w.g.nextRevision(s.record)
 	record.Versions = nil
@@ -84,7 +108,10 @@ func (w *worker) release(ctx context.Context, s situation, version *control.Chai
 	}
 	text := fmt.Sprintf("label %d has no connections left", label)
 	if !drained {
-		text = fmt.Sprintf("label %d is ended with %d connections after %v", label, flows, limit)
+		text = fmt.Sprintf("label %d is ended with %d connections after %v", label, flows, passed.Round(time.Millisecond))
+		if idle {
+			text += fmt.Sprintf(", no packet in the last %v", rule.idle)
+		}
 	}
 	w.g.events.add(w.key, normal, "Released", text, sourceGlobal)
 	return true, w.g.forgetVersion(ctx, w.key, label)
@@ -106,8 +133,9 @@ func (w *worker) end(ctx context.Context, s situation) (time.Duration, error) {
 	if s.record == nil || len(s.record.Versions) == 0 {
 		return 0, w.vanish(ctx)
 	}
+	rule := drainRule{limit: w.g.config.DeleteDrainLimit, idle: w.g.config.DeleteIdleLimit}
 	for _, v := range s.record.Versions {
-		if done, err := w.release(ctx, s, v, w.g.config.DeleteDrainLimit); done || err != nil {
+		if done, err := w.release(ctx, s, v, rule); done || err != nil {
 			return 0, err
 		}
 	}

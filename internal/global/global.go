@@ -52,6 +52,9 @@ type Config struct {
 	// DrainLimit ends a replaced version that still has flows, DeleteDrainLimit one of a chain that is deleted. Defaults
 	// 1 h and 30 s.
 	DrainLimit, DeleteDrainLimit time.Duration
+	// DeleteIdleLimit ends a version of a chain that is deleted, and still has flows, when no packet of it has been seen for
+	// so long. Default 3 s.
+	DeleteIdleLimit time.Duration
 	// RetryInterval is how long a rejected chain waits before it is tried again without a reason to. Default 30 s.
 	RetryInterval time.Duration
 	// Measure says how measured traffic replaces the customer's estimate.
@@ -72,6 +75,7 @@ func (c *Config) defaults() {
 	set(&c.PrepareTimeout, 5*time.Second)
 	set(&c.DrainLimit, time.Hour)
 	set(&c.DeleteDrainLimit, 30*time.Second)
+	set(&c.DeleteIdleLimit, 3*time.Second)
 	set(&c.RetryInterval, 30*time.Second)
 	c.Measure.defaults()
 	if c.Now == nil {

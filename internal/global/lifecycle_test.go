@@ -187,6 +187,47 @@ func TestDeletedChainLeavesNothing(t *testing.T) {
 	p.awaitPhase("acme", "web", active)
 }
 
+// TestDeletedChainEndsWhenNothingPasses: connections that say nothing hold a deleted chain for a moment only; those that
+// do hold it until the limit.
+func TestDeletedChainEndsWhenNothingPasses(t *testing.T) {
+	p := standard(t)
+	p.stop()
+	p.config.DeleteDrainLimit, p.config.DeleteIdleLimit = time.Hour, 500*time.Millisecond
+	p.startGlobal()
+	p.apply(webChain)
+	label := p.awaitPhase("acme", "web", active).Status.Routes[0].ChainLabel
+	office := p.sites["office"]
+	office.setFlows(p.record("acme", "web"), label, 2)
+	ctx := testContext(t)
+	pass := func(packets uint64) {
+		t.Helper()
+		err := put(ctx, office.connection.Published(), bus.Key("measurement", "acme", "web"), &control.Measurement{Site: "office",
+			Customer: "acme", Chain: "web", Stages: []*control.StageMeasurement{{ChainLabel: label, Stage: 1, Packets: packets}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	pass(1)
+	if err := p.g.Delete(ctx, chainKey("acme", "web")); err != nil {
+		t.Fatal(err)
+	}
+	for packets := range uint64(20) {
+		pass(packets + 2)
+		time.Sleep(100 * time.Millisecond)
+	}
+	if record := p.record("acme", "web"); record == nil || len(record.Versions) != 1 {
+		t.Fatalf("record %v while packets pass, want the draining version", record)
+	}
+	quiet := time.Now()
+	for p.record("acme", "web") != nil {
+		if time.Since(quiet) > patience {
+			t.Fatal("the chain is still there")
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Logf("ended %v after the last packet", time.Since(quiet))
+}
+
 func TestResourcesInUseAreNotDeleted(t *testing.T) {
 	p := standard(t)
 	p.apply(webChain)

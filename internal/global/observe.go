@@ -206,6 +206,22 @@ func (o *observed) drained(record *control.ChainRecord, version *control.ChainVe
 	return sure && flows == 0, flows
 }
 
+// packets is how many packets of a chain label sites have counted; it changes when packets pass.
+func (o *observed) packets(key chain.Key, label uint32) uint64 {
+	sum := uint64(0)
+	each(o, func(_ chain.SiteName, _ string, m *control.Measurement) {
+		if chainKey(m.Customer, m.Chain) != key {
+			return
+		}
+		for _, s := range m.Stages {
+			if s.ChainLabel&^1 == label {
+				sum += s.Packets
+			}
+		}
+	})
+	return sum
+}
+
 // reachable reports whether the link to a site is up; the own site always is.
 func (o *observed) reachable(site string) bool {
 	if site == o.g.connection.Site() {

@@ -74,7 +74,10 @@ const (
 )
 
 // Trace follows matching packets of a chain through every forwarder, in the order of time.
-func (g *Global) Trace(ctx context.Context, request *api.TraceRequest) ([]*api.TraceHop, error) {
+func (g *Global) Trace(ctx context.Context, request *api.TraceRequest) (*api.TraceResponse, error) {
+	if request.Probe != nil {
+		return g.sendProbe(ctx, request)
+	}
 	f := &chain.Findings{}
 	match := resource.ParseMatch("match.", request.GetMatch(), f)
 	if request.DurationMs > uint32(maximumTraceTime.Milliseconds()) {
@@ -95,34 +98,43 @@ func (g *Global) Trace(ctx context.Context, request *api.TraceRequest) ([]*api.T
 	}
 	ask := &forwarder.TraceRequest{Match: forwarderMatch(match), BothDirections: true,
 		DurationMs: cmp.Or(request.DurationMs, uint32(defaultTraceTime.Milliseconds())), Limit: cmp.Or(request.Limit, defaultTraceLimit)}
-	hops, err := g.traceEverywhere(ctx, ask)
+	hops, err := g.traceEverywhere(ctx, g.liveForwarders(), ask)
 	if err != nil {
 		return nil, err
 	}
-	var all []*api.TraceHop
+	response := &api.TraceResponse{}
 	for _, h := range hops {
 		if request.Chain == "" || h.Chain == request.Chain && h.Customer == request.Customer || h.Chain == "" {
-			all = append(all, apiHop(h))
+			response.Hops = append(response.Hops, apiHop(h))
 		}
 	}
-	return all, nil
+	return response, nil
 }
 
-// traceEverywhere asks every forwarder that is alive; one that does not answer is left out.
-func (g *Global) traceEverywhere(ctx context.Context, ask *forwarder.TraceRequest) ([]*forwarder.TraceHop, error) {
+// forwarderPlace names a forwarder.
+type forwarderPlace struct{ site, forwarder string }
+
+func (p forwarderPlace) String() string { return p.site + "/" + p.forwarder }
+
+// liveForwarders are those that their sites say are alive.
+func (g *Global) liveForwarders() []forwarderPlace {
+	var places []forwarderPlace
+	each(g.observed, func(site chain.SiteName, _ string, f *control.ForwarderRecord) {
+		if f.Alive {
+			places = append(places, forwarderPlace{string(site), f.Forwarder})
+		}
+	})
+	return places
+}
+
+// traceEverywhere asks forwarders; one that does not answer is left out.
+func (g *Global) traceEverywhere(ctx context.Context, places []forwarderPlace, ask *forwarder.TraceRequest) ([]*forwarder.TraceHop, error) {
 	payload, err := proto.Marshal(ask)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(ask.DurationMs)*time.Millisecond+traceMargin)
 	defer cancel()
-	type place struct{ site, forwarder string }
-	var places []place
-	each(g.observed, func(site chain.SiteName, _ string, f *control.ForwarderRecord) {
-		if f.Alive {
-			places = append(places, place{string(site), f.Forwarder})
-		}
-	})
 	var mu sync.Mutex
 	var hops []*forwarder.TraceHop
 	var waiting sync.WaitGroup
@@ -169,11 +181,14 @@ func forwarderMatch(m chain.Match) *forwarder.Match {
 func apiHop(h *forwarder.TraceHop) *api.TraceHop {
 	return &api.TraceHop{Time: timestamppb.New(time.Unix(0, h.TimeUnixNs)), Site: h.Site, Forwarder: h.Forwarder, Chain: h.Chain,
 		ChainLabel: h.ChainLabel, EgressLabel: h.EgressLabel, Stage: h.Stage, Reverse: h.Direction == forwarder.Direction_DIRECTION_REVERSE,
-		From: h.From, To: h.To, Decision: h.Decision, Flow: flowText(h)}
+		From: h.From, To: h.To, Decision: h.Decision, Flow: flowText(h), Dropped: h.Dropped, Customer: h.Customer}
 }
 
 // flowText is "tcp 10.1.0.10:40000 > 198.51.100.80:80".
 func flowText(h *forwarder.TraceHop) string {
+	if h.Source == "" {
+		return ""
+	}
 	name, ports := strconv.Itoa(int(h.Protocol)), false
 	switch h.Protocol {
 	case 1:

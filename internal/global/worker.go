@@ -31,10 +31,12 @@ type worker struct {
 	checked uint64
 	// said is the last problem told as an event.
 	said string
+	// quiet is, for versions of a chain that is deleted, since when they carry no packets.
+	quiet map[uint32]stillness
 }
 
 func newWorker(g *Global, key chain.Key) *worker {
-	return &worker{g: g, key: key, wake: make(chan struct{}, 1)}
+	return &worker{g: g, key: key, wake: make(chan struct{}, 1), quiet: map[uint32]stillness{}}
 }
 
 // kick makes the worker look again.

@@ -50,7 +50,11 @@ func (s *Switchboard) edgesNow() (usable map[EdgeKey]string, edges map[EdgeKey]e
 			usable[key] = s.forwarderOf(record.Spec.Interface)
 			reason = s.whyDown(links, record.Spec, usable[key])
 		}
-		edges[key] = edge.Status{Customer: record.Customer, Up: reason == "", Reason: reason}
+		away := reason == "" && !s.state.present[usable[key]]
+		if away {
+			reason = fmt.Sprintf("forwarder %s does not run", usable[key])
+		}
+		edges[key] = edge.Status{Customer: record.Customer, Up: reason == "", Reason: reason, ForwarderAway: away}
 	}
 	return usable, edges
 }

@@ -13,56 +13,55 @@ import (
 // A site that dies as a whole cannot say that its forwarders are gone, and a link of the message bus that is down proves
 // nothing: the control plane may be away while packets flow. So forwarders of sites whose link is down are asked on the
 // underlay, as their neighbours ask them (ARP). One that stays silent gets no new flows until it answers or its site's link
-// is back. Where nobody answers, this site is the one that is cut off, and nothing is changed. Peers behind gateways, and
+// is back. Two things must fail at once, each for more than a second: a process that is busy or starts again does not lose
+// the connections of a forwarder that works. Where nobody answers, this site is the one that is cut off, and nothing is changed. Peers behind gateways, and
 // IPv6 underlays, are not asked: their records count.
 
 const (
-	// suspicion is how long a link must be down before its site's forwarders are asked.
-	suspicion = 2 * time.Second
-	// silentRounds is how often a forwarder must fail to answer.
-	silentRounds = 3
-	askPatience  = 300 * time.Millisecond
+	// askInterval is how often forwarders of sites whose link is down are asked. The bus has noticed the link's silence
+	// for 1.2 to 1.8 s by then.
+	askInterval = 300 * time.Millisecond
+	// silentRounds is how often in a row a forwarder must fail to answer.
+	silentRounds = 4
+	askPatience  = 280 * time.Millisecond
 	// mostWitnesses bounds how many other forwarders are asked to see whether this site itself is cut off.
 	mostWitnesses = 3
 )
 
 // liveness knows which peers do not answer.
 type liveness struct {
-	down    map[string]time.Time // by site, since when its link is down
-	silent  map[string]int       // by peer, rounds without an answer
-	gone    map[string]bool      // by peer
+	down    map[string]bool // by site, that its link is down
+	silent  map[string]int  // by peer, rounds without an answer
+	gone    map[string]bool // by peer
 	asking  bool
 	changed []string // peers that went or returned since the changes were taken
 }
 
 func newLiveness() liveness {
-	return liveness{down: map[string]time.Time{}, silent: map[string]int{}, gone: map[string]bool{}}
+	return liveness{down: map[string]bool{}, silent: map[string]int{}, gone: map[string]bool{}}
 }
 
 // hearLink takes a link's state.
-func (l *liveness) hearLink(link bus.Link, now time.Time) {
+func (l *liveness) hearLink(link bus.Link) {
 	if link.Up {
 		delete(l.down, link.Peer)
-		return
-	}
-	if _, known := l.down[link.Peer]; !known {
-		l.down[link.Peer] = now
+	} else {
+		l.down[link.Peer] = true
 	}
 }
 
 // suspects divides forwarders into those to ask, and those that can witness that this site is not cut off. Peers of sites
 // whose link is back are believed again.
-func (l *liveness) suspects(remote []*control.ForwarderRecord, now time.Time) (suspects, witnesses []*control.ForwarderRecord) {
+func (l *liveness) suspects(remote []*control.ForwarderRecord) (suspects, witnesses []*control.ForwarderRecord) {
 	for _, f := range remote {
-		since, down := l.down[f.Site]
 		switch {
-		case !down:
+		case !l.down[f.Site]:
 			l.settle(peerID(f), false)
 			delete(l.silent, peerID(f))
 			if len(witnesses) < mostWitnesses {
 				witnesses = append(witnesses, f)
 			}
-		case now.Sub(since) >= suspicion && f.Alive:
+		case f.Alive:
 			suspects = append(suspects, f)
 		}
 	}
@@ -97,7 +96,7 @@ func (l *liveness) settle(id string, gone bool) {
 // askPeers asks suspects in the background; the answers come as an event.
 func (s *Switchboard) askPeers(ctx context.Context) {
 	l := &s.state.liveness
-	suspects, witnesses := l.suspects(s.state.forwarders(), time.Now())
+	suspects, witnesses := l.suspects(s.state.forwarders())
 	s.takeLiveness()
 	if len(suspects) == 0 || l.asking {
 		return

@@ -124,6 +124,32 @@ func TestRestartChangesNothing(t *testing.T) {
 	w.appliedEverywhere(3)
 }
 
+// TestEdgeIsDownWhileItsForwarderIsAway: it is reported so, and a chain may still be promised to use it.
+func TestEdgeIsDownWhileItsForwarderIsAway(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := newWorld(t, "office", "cloud")
+	w.tellDirectory()
+	office, observed := w.sites["office"], &control.EdgeObserved{}
+	up := func(want bool) func() bool {
+		return func() bool { return office.published("edge.acme.lan", observed) && observed.Up == want }
+	}
+	w.eventually("the edge is up", up(true))
+	office.forwarder.registration.Close()
+	w.eventually("the edge is down", up(false))
+	if observed.Reason != "forwarder f1 does not run" {
+		t.Errorf("the edge is down because %q", observed.Reason)
+	}
+	w.reserve("t1", "office", "edge", &control.Prepare{Customer: "acme", Chain: "web", ChainLabel: 16, CoordinatorSite: globalSite,
+		DeadlineUnixMs: time.Now().Add(time.Minute).UnixMilli(), Edges: []*control.EdgeBinding{{Edge: "lan", EdgeCustomer: "acme", Ingress: true}}})
+	var err error
+	if office.forwarder.registration, err = office.connection.Register(w.ctx, "forwarder", "f1", nil); err != nil {
+		t.Fatal(err)
+	}
+	w.eventually("the edge is up again", up(true))
+}
+
 func TestDeadInstanceGetsNoNewFlows(t *testing.T) {
 	if !inOwnNetwork(t) {
 		return

@@ -172,7 +172,7 @@ func (s *Switchboard) follow(ctx context.Context) error {
 	}
 	go func() {
 		for link := range links {
-			s.send(ctx, func() { s.state.liveness.hearLink(link, time.Now()) })
+			s.send(ctx, func() { s.state.liveness.hearLink(link) })
 		}
 	}()
 	go func() {
@@ -219,6 +219,8 @@ func (s *Switchboard) loop(ctx context.Context, failed <-chan error) error {
 	began := time.Now()
 	look := time.NewTicker(lookInterval)
 	defer look.Stop()
+	ask := time.NewTicker(askInterval)
+	defer ask.Stop()
 	settled := time.NewTimer(0)
 	defer settled.Stop()
 	pending := true
@@ -237,7 +239,10 @@ func (s *Switchboard) loop(ctx context.Context, failed <-chan error) error {
 			continue
 		case <-look.C:
 			s.results.countsDue = true
-			s.askPeers(ctx)
+		case <-ask.C:
+			if s.askPeers(ctx); !s.rulesDue {
+				continue
+			}
 		case <-settled.C:
 			pending = false
 		}

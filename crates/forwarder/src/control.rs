@@ -250,6 +250,20 @@ impl Control {
             .unwrap_or_default()
     }
 
+    /// Takes a probe as if it had come from an edge.
+    ///
+    /// # Errors
+    /// Names the field of the request that is wrong.
+    pub fn inject(&self, request: contract::InjectRequest) -> Result<(), String> {
+        let (done, answer) = mpsc::channel();
+        self.worker
+            .send(Command::Inject { request, done })
+            .map_err(|_| "the worker has ended")?;
+        answer
+            .recv_timeout(PATIENCE)
+            .map_err(|_| "the worker does not answer")?
+    }
+
     fn report(&self) -> Option<Report> {
         let (to, from) = mpsc::channel();
         self.worker.send(Command::Report(to)).ok()?;

@@ -30,6 +30,7 @@ pub mod pipeline;
 mod plain;
 pub mod ports;
 pub mod prefix;
+pub mod probe;
 pub mod registry;
 pub mod rules;
 pub mod targets;

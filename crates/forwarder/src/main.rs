@@ -285,7 +285,7 @@ async fn follow_bus(bus: &Bus, control: &mut Control) {
                     _ => break,
                 },
                 request = requests.next() => match request {
-                    Some(request) => begin_trace(bus, control, request, &mut trace).await,
+                    Some(request) => answer_request(bus, control, request, &mut trace).await,
                     None => break,
                 },
             }
@@ -344,14 +344,27 @@ fn put_status(bus: &Bus, control: &Control) {
     tokio::spawn(async move { bus.put_status(bytes).await.map_err(|_| ()) });
 }
 
-async fn begin_trace(
+async fn answer_request(
     bus: &Bus,
     control: &Control,
     request: async_nats::Message,
     pending: &mut Option<PendingTrace>,
 ) {
+    if request.subject.ends_with(".inject") {
+        let answer = match contract::InjectRequest::decode(request.payload.clone()) {
+            Ok(wanted) => control.inject(wanted),
+            Err(error) => Err(error.to_string()),
+        };
+        let answer = answer
+            .map(|()| contract::InjectReply {}.encode_to_vec())
+            .map_err(|problem| ("invalid_argument", problem));
+        return bus.answer(&request, answer).await;
+    }
     if !request.subject.ends_with(".trace") {
-        let sentence = format!("this forwarder serves trace, not {}", request.subject);
+        let sentence = format!(
+            "this forwarder serves trace and inject, not {}",
+            request.subject
+        );
         return bus
             .answer(&request, Err(("no_such_service", sentence)))
             .await;

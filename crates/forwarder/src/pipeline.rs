@@ -515,6 +515,7 @@ impl<F: Frame> Pipeline<F> {
             protocol: u32::from(tuple.protocol),
             source_port: u32::from(tuple.source_port),
             destination_port: u32::from(tuple.destination_port),
+            ..Default::default()
         });
     }
 }

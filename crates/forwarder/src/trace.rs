@@ -24,6 +24,20 @@ pub struct Trace {
     chain: String,
     limit: usize,
     hops: Vec<contract::TraceHop>,
+    probe: Option<Probe>,
+}
+
+/// Bytes of the mark that ends a probe.
+pub const PROBE_LENGTH: usize = 16;
+
+/// The one packet that a trace follows.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    mark: [u8; PROBE_LENGTH],
+    /// It does not leave by an edge.
+    hold: bool,
+    /// The packet in hand is the probe.
+    in_hand: bool,
 }
 
 impl Trace {
@@ -47,7 +61,18 @@ impl Trace {
                 .map(|range| range.first..=range.last)
                 .collect()
         };
+        let probe = match request.probe.as_slice() {
+            [] => None,
+            mark => Some(Probe {
+                mark: mark
+                    .try_into()
+                    .map_err(|_| format!("probe: {} bytes; give {PROBE_LENGTH}", mark.len()))?,
+                hold: request.hold,
+                in_hand: false,
+            }),
+        };
         Ok(Trace {
+            probe,
             filter: Filter {
                 sources: prefixes("source_prefixes", &matched.source_prefixes)?,
                 destinations: prefixes("destination_prefixes", &matched.destination_prefixes)?,
@@ -65,7 +90,48 @@ impl Trace {
 
     /// Whether a packet's decision is wanted.
     pub fn wants(&self, tuple: &FiveTuple) -> bool {
-        self.hops.len() < self.limit && self.filter.matches(tuple)
+        self.hops.len() < self.limit
+            && match &self.probe {
+                Some(probe) => probe.in_hand,
+                None => self.filter.matches(tuple),
+            }
+    }
+
+    /// Whether it follows one probe only.
+    pub fn follows_probe(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    /// Whether it follows the probe with this mark.
+    pub fn is_of_probe(&self, mark: &[u8]) -> bool {
+        self.probe.is_some_and(|probe| probe.mark == mark)
+    }
+
+    /// Whether a frame is the probe.
+    pub fn is_probe(&self, frame: &[u8]) -> bool {
+        self.probe.is_some_and(|probe| frame.ends_with(&probe.mark))
+    }
+
+    /// Whether the probe is kept from leaving by edges.
+    pub fn holds_probe(&self) -> bool {
+        self.probe.is_some_and(|probe| probe.hold)
+    }
+
+    /// Says whether the packets that come next are the probe.
+    pub fn take_in_hand(&mut self, in_hand: bool) {
+        if let Some(probe) = &mut self.probe {
+            probe.in_hand = in_hand;
+        }
+    }
+
+    /// How many decisions there are.
+    pub fn hop_count(&self) -> usize {
+        self.hops.len()
+    }
+
+    /// The last decision.
+    pub fn last_hop(&mut self) -> Option<&mut contract::TraceHop> {
+        self.hops.last_mut()
     }
 
     /// Whether packets of a chain are wanted.

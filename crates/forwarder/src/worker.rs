@@ -6,9 +6,11 @@ use crate::clock;
 use crate::counters::Counters;
 use crate::pipeline::{Output, Pipeline};
 use crate::ports::Queue;
+use crate::probe;
 use crate::registry::{HopId, PlaceId};
 use crate::rules::Rules;
 use crate::trace::Trace;
+use contracts::forwarder as contract;
 use dpdk::{Mbuf, Pool};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -40,6 +42,13 @@ pub enum Command {
     BeginTrace(Trace),
     /// End the trace and hand it over.
     EndTrace(Sender<Option<Trace>>),
+    /// Take a probe as if it had come from an edge; its trace must be under way.
+    Inject {
+        /// What was asked for.
+        request: contract::InjectRequest,
+        /// Gets why it cannot be.
+        done: Sender<Result<(), String>>,
+    },
     /// End the thread.
     Stop,
 }
@@ -113,6 +122,8 @@ pub struct Worker {
     /// Counters of ports that are not in the rules now.
     former: HashMap<String, PortCount>,
     transfer: Transfer,
+    /// Probes that wait for their turn, by port.
+    injected: Vec<(usize, Mbuf)>,
     commands: Receiver<Command>,
     wake: Arc<EventFd>,
 }
@@ -148,6 +159,7 @@ impl Worker {
             ports: Vec::new(),
             former: HashMap::new(),
             transfer: Transfer::new(pool),
+            injected: Vec::new(),
             commands,
             wake: wake.clone(),
         };
@@ -166,6 +178,10 @@ impl Worker {
                 return;
             }
             let now = clock::seconds();
+            for (port, frame) in std::mem::take(&mut self.injected) {
+                self.pipeline
+                    .follow_probe(&self.rules, port, frame, now, &mut output);
+            }
             let received = self.round(now, &mut burst, &mut output);
             let busy = self
                 .pipeline
@@ -199,6 +215,10 @@ impl Worker {
             port.count.received_packets += burst.len() as u64;
             let bytes: usize = burst.iter().map(|mbuf| mbuf.data().len()).sum();
             port.count.received_bytes += bytes as u64;
+            if self.pipeline.follows_probe() {
+                self.pipeline
+                    .follow_probes(&self.rules, index, burst, now, output);
+            }
             self.pipeline
                 .process_burst(&self.rules, index, burst, now, output);
         }
@@ -211,7 +231,11 @@ impl Worker {
         if !output.made.is_empty() {
             self.transfer.fill(output, &mut self.pipeline.counters);
         }
+        let follows_probe = self.pipeline.follows_probe();
         for (index, frames) in output.ports.iter_mut().enumerate() {
+            if follows_probe {
+                self.pipeline.hold_probes(&self.rules, index, frames);
+            }
             if frames.is_empty() {
                 continue;
             }
@@ -258,10 +282,32 @@ impl Worker {
                 Ok(Command::EndTrace(to)) => {
                     let _ = to.send(self.pipeline.trace.take());
                 }
+                Ok(Command::Inject { request, done }) => {
+                    let _ = done.send(self.inject(&request));
+                }
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
         }
+    }
+
+    /// Queues a probe; without a packet, says whether its trace is under way.
+    #[cold]
+    fn inject(&mut self, request: &contract::InjectRequest) -> Result<(), String> {
+        let trace = self.pipeline.trace.as_ref();
+        if !trace.is_some_and(|trace| trace.is_of_probe(&request.probe)) {
+            return Err("probe: no trace follows it".to_string());
+        }
+        if request.packet.is_empty() {
+            return Ok(());
+        }
+        let (port, frame) = probe::as_from_edge(&self.rules, &request.edge, &request.packet)?;
+        let frame = self
+            .transfer
+            .buffer(&frame)
+            .map_err(|drop| format!("packet: {}", drop.name()))?;
+        self.injected.push((port, frame));
+        Ok(())
     }
 
     /// Takes over rules; returns the queues of ports that are given up.

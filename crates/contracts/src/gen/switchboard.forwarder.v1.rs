@@ -613,7 +613,31 @@ pub struct TraceRequest {
     pub customer: ::prost::alloc::string::String,
     #[prost(string, tag = "6")]
     pub chain: ::prost::alloc::string::String,
+    /// Follow one probe instead: the packet whose last 16 bytes these are, whatever VNFs make of its
+    /// headers. The match and the chain are of no account then.
+    #[prost(bytes = "vec", tag = "7")]
+    pub probe: ::prost::alloc::vec::Vec<u8>,
+    /// The probe ends here instead of leaving by an edge.
+    #[prost(bool, tag = "8")]
+    pub hold: bool,
 }
+/// InjectRequest asks a forwarder to take a packet as if it had come from one of its edges, while a
+/// trace follows it; service "forwarder.<name>.inject".
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InjectRequest {
+    /// The probe of the trace under way; the packet's last 16 bytes. With another trace it is refused.
+    #[prost(bytes = "vec", tag = "1")]
+    pub probe: ::prost::alloc::vec::Vec<u8>,
+    /// Id of the edge in the rules.
+    #[prost(string, tag = "2")]
+    pub edge: ::prost::alloc::string::String,
+    /// The IP packet. Empty: only say whether the trace is under way.
+    #[prost(bytes = "vec", tag = "3")]
+    pub packet: ::prost::alloc::vec::Vec<u8>,
+}
+/// InjectReply says that the packet is on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct InjectReply {}
 /// TraceReply lists decisions in the order taken.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TraceReply {
@@ -661,4 +685,10 @@ pub struct TraceHop {
     pub source_port: u32,
     #[prost(uint32, tag = "18")]
     pub destination_port: u32,
+    /// The packet ended here; the decision is the drop reason.
+    #[prost(bool, tag = "19")]
+    pub dropped: bool,
+    /// The probe reached an edge and was kept from leaving by it.
+    #[prost(bool, tag = "20")]
+    pub held: bool,
 }

@@ -62,6 +62,12 @@ impl Transfer {
         received.frames + received.refused
     }
 
+    /// A frame in a buffer.
+    #[cold]
+    pub(super) fn buffer(&self, bytes: &[u8]) -> Result<Mbuf, Drop> {
+        buffer(self.pool, bytes)
+    }
+
     /// Puts frames that were made in ordinary memory into buffers.
     #[cold]
     pub(super) fn fill(&mut self, output: &mut Output<Mbuf>, counters: &mut Counters) {

@@ -929,12 +929,15 @@ func (x *Event) GetSource() string {
 }
 
 type TraceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Customer      string                 `protobuf:"bytes,1,opt,name=customer,proto3" json:"customer,omitempty"`
-	Chain         string                 `protobuf:"bytes,2,opt,name=chain,proto3" json:"chain,omitempty"`
-	Match         *Match                 `protobuf:"bytes,3,opt,name=match,proto3" json:"match,omitempty"`
-	DurationMs    uint32                 `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	Limit         uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Customer   string                 `protobuf:"bytes,1,opt,name=customer,proto3" json:"customer,omitempty"`
+	Chain      string                 `protobuf:"bytes,2,opt,name=chain,proto3" json:"chain,omitempty"`
+	Match      *Match                 `protobuf:"bytes,3,opt,name=match,proto3" json:"match,omitempty"`
+	DurationMs uint32                 `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	Limit      uint32                 `protobuf:"varint,5,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Send a packet and follow it, instead of following what passes. Chain, match and limit are of no
+	// account then.
+	Probe         *Probe `protobuf:"bytes,6,opt,name=probe,proto3" json:"probe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1004,16 +1007,124 @@ func (x *TraceRequest) GetLimit() uint32 {
 	return 0
 }
 
+func (x *TraceRequest) GetProbe() *Probe {
+	if x != nil {
+		return x.Probe
+	}
+	return nil
+}
+
+// Probe is a packet that enters at an edge as if a host behind it had sent it.
+type Probe struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// An edge of TraceRequest.customer, or else a shared one.
+	Edge string `protobuf:"bytes,1,opt,name=edge,proto3" json:"edge,omitempty"`
+	// tcp (a SYN), udp, icmp or icmpv6 (an echo request).
+	Protocol string `protobuf:"bytes,2,opt,name=protocol,proto3" json:"protocol,omitempty"`
+	// Addresses of one family.
+	Source      string `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	Destination string `protobuf:"bytes,4,opt,name=destination,proto3" json:"destination,omitempty"`
+	// 0: chosen at random.
+	SourcePort uint32 `protobuf:"varint,5,opt,name=source_port,json=sourcePort,proto3" json:"source_port,omitempty"`
+	// Of tcp and udp.
+	DestinationPort uint32 `protobuf:"varint,6,opt,name=destination_port,json=destinationPort,proto3" json:"destination_port,omitempty"`
+	// Let it leave by the egress edge. Otherwise the last forwarder holds it.
+	Leave         bool `protobuf:"varint,7,opt,name=leave,proto3" json:"leave,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Probe) Reset() {
+	*x = Probe{}
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Probe) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Probe) ProtoMessage() {}
+
+func (x *Probe) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Probe.ProtoReflect.Descriptor instead.
+func (*Probe) Descriptor() ([]byte, []int) {
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Probe) GetEdge() string {
+	if x != nil {
+		return x.Edge
+	}
+	return ""
+}
+
+func (x *Probe) GetProtocol() string {
+	if x != nil {
+		return x.Protocol
+	}
+	return ""
+}
+
+func (x *Probe) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Probe) GetDestination() string {
+	if x != nil {
+		return x.Destination
+	}
+	return ""
+}
+
+func (x *Probe) GetSourcePort() uint32 {
+	if x != nil {
+		return x.SourcePort
+	}
+	return 0
+}
+
+func (x *Probe) GetDestinationPort() uint32 {
+	if x != nil {
+		return x.DestinationPort
+	}
+	return 0
+}
+
+func (x *Probe) GetLeave() bool {
+	if x != nil {
+		return x.Leave
+	}
+	return false
+}
+
 type TraceResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Hops          []*TraceHop            `protobuf:"bytes,1,rep,name=hops,proto3" json:"hops,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Hops  []*TraceHop            `protobuf:"bytes,1,rep,name=hops,proto3" json:"hops,omitempty"`
+	// What became of the probe, if there was one.
+	Outcome       *ProbeOutcome `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[15]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1136,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[15]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1149,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TraceResponse) GetHops() []*TraceHop {
@@ -1048,27 +1159,91 @@ func (x *TraceResponse) GetHops() []*TraceHop {
 	return nil
 }
 
+func (x *TraceResponse) GetOutcome() *ProbeOutcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return nil
+}
+
+type ProbeOutcome struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It came to the egress edge.
+	Reached bool `protobuf:"varint,1,opt,name=reached,proto3" json:"reached,omitempty"`
+	// Where it ended and why, a sentence.
+	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeOutcome) Reset() {
+	*x = ProbeOutcome{}
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeOutcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeOutcome) ProtoMessage() {}
+
+func (x *ProbeOutcome) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeOutcome.ProtoReflect.Descriptor instead.
+func (*ProbeOutcome) Descriptor() ([]byte, []int) {
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ProbeOutcome) GetReached() bool {
+	if x != nil {
+		return x.Reached
+	}
+	return false
+}
+
+func (x *ProbeOutcome) GetDescription() string {
+	if x != nil {
+		return x.Description
+	}
+	return ""
+}
+
 type TraceHop struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Time          *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	Site          string                 `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
-	Forwarder     string                 `protobuf:"bytes,3,opt,name=forwarder,proto3" json:"forwarder,omitempty"`
-	Chain         string                 `protobuf:"bytes,4,opt,name=chain,proto3" json:"chain,omitempty"`
-	ChainLabel    uint32                 `protobuf:"varint,5,opt,name=chain_label,json=chainLabel,proto3" json:"chain_label,omitempty"`
-	EgressLabel   uint32                 `protobuf:"varint,6,opt,name=egress_label,json=egressLabel,proto3" json:"egress_label,omitempty"`
-	Stage         uint32                 `protobuf:"varint,7,opt,name=stage,proto3" json:"stage,omitempty"`
-	Reverse       bool                   `protobuf:"varint,8,opt,name=reverse,proto3" json:"reverse,omitempty"`
-	From          string                 `protobuf:"bytes,9,opt,name=from,proto3" json:"from,omitempty"`
-	To            string                 `protobuf:"bytes,10,opt,name=to,proto3" json:"to,omitempty"`
-	Decision      string                 `protobuf:"bytes,11,opt,name=decision,proto3" json:"decision,omitempty"`
-	Flow          string                 `protobuf:"bytes,12,opt,name=flow,proto3" json:"flow,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Time        *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Site        string                 `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
+	Forwarder   string                 `protobuf:"bytes,3,opt,name=forwarder,proto3" json:"forwarder,omitempty"`
+	Chain       string                 `protobuf:"bytes,4,opt,name=chain,proto3" json:"chain,omitempty"`
+	ChainLabel  uint32                 `protobuf:"varint,5,opt,name=chain_label,json=chainLabel,proto3" json:"chain_label,omitempty"`
+	EgressLabel uint32                 `protobuf:"varint,6,opt,name=egress_label,json=egressLabel,proto3" json:"egress_label,omitempty"`
+	Stage       uint32                 `protobuf:"varint,7,opt,name=stage,proto3" json:"stage,omitempty"`
+	Reverse     bool                   `protobuf:"varint,8,opt,name=reverse,proto3" json:"reverse,omitempty"`
+	From        string                 `protobuf:"bytes,9,opt,name=from,proto3" json:"from,omitempty"`
+	To          string                 `protobuf:"bytes,10,opt,name=to,proto3" json:"to,omitempty"`
+	Decision    string                 `protobuf:"bytes,11,opt,name=decision,proto3" json:"decision,omitempty"`
+	Flow        string                 `protobuf:"bytes,12,opt,name=flow,proto3" json:"flow,omitempty"`
+	// The packet ended here; the decision is the drop reason.
+	Dropped       bool   `protobuf:"varint,13,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	Customer      string `protobuf:"bytes,14,opt,name=customer,proto3" json:"customer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TraceHop) Reset() {
 	*x = TraceHop{}
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[16]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1080,7 +1255,7 @@ func (x *TraceHop) String() string {
 func (*TraceHop) ProtoMessage() {}
 
 func (x *TraceHop) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[16]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1093,7 +1268,7 @@ func (x *TraceHop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceHop.ProtoReflect.Descriptor instead.
 func (*TraceHop) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TraceHop) GetTime() *timestamppb.Timestamp {
@@ -1180,6 +1355,20 @@ func (x *TraceHop) GetFlow() string {
 	return ""
 }
 
+func (x *TraceHop) GetDropped() bool {
+	if x != nil {
+		return x.Dropped
+	}
+	return false
+}
+
+func (x *TraceHop) GetCustomer() string {
+	if x != nil {
+		return x.Customer
+	}
+	return ""
+}
+
 type GetTrafficRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Customer      string                 `protobuf:"bytes,1,opt,name=customer,proto3" json:"customer,omitempty"`
@@ -1190,7 +1379,7 @@ type GetTrafficRequest struct {
 
 func (x *GetTrafficRequest) Reset() {
 	*x = GetTrafficRequest{}
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[17]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1202,7 +1391,7 @@ func (x *GetTrafficRequest) String() string {
 func (*GetTrafficRequest) ProtoMessage() {}
 
 func (x *GetTrafficRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[17]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1215,7 +1404,7 @@ func (x *GetTrafficRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrafficRequest.ProtoReflect.Descriptor instead.
 func (*GetTrafficRequest) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetTrafficRequest) GetCustomer() string {
@@ -1241,7 +1430,7 @@ type GetTrafficResponse struct {
 
 func (x *GetTrafficResponse) Reset() {
 	*x = GetTrafficResponse{}
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[18]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1442,7 @@ func (x *GetTrafficResponse) String() string {
 func (*GetTrafficResponse) ProtoMessage() {}
 
 func (x *GetTrafficResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[18]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1455,7 @@ func (x *GetTrafficResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrafficResponse.ProtoReflect.Descriptor instead.
 func (*GetTrafficResponse) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetTrafficResponse) GetChains() []*ChainTraffic {
@@ -1287,7 +1476,7 @@ type ChainTraffic struct {
 
 func (x *ChainTraffic) Reset() {
 	*x = ChainTraffic{}
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[19]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1488,7 @@ func (x *ChainTraffic) String() string {
 func (*ChainTraffic) ProtoMessage() {}
 
 func (x *ChainTraffic) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[19]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1501,7 @@ func (x *ChainTraffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainTraffic.ProtoReflect.Descriptor instead.
 func (*ChainTraffic) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ChainTraffic) GetCustomer() string {
@@ -1352,7 +1541,7 @@ type StageTraffic struct {
 
 func (x *StageTraffic) Reset() {
 	*x = StageTraffic{}
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[20]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1364,7 +1553,7 @@ func (x *StageTraffic) String() string {
 func (*StageTraffic) ProtoMessage() {}
 
 func (x *StageTraffic) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[20]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1377,7 +1566,7 @@ func (x *StageTraffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageTraffic.ProtoReflect.Descriptor instead.
 func (*StageTraffic) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StageTraffic) GetStage() uint32 {
@@ -1493,16 +1682,30 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"\bseverity\x18\x05 \x01(\tR\bseverity\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\a \x01(\tR\amessage\x12\x16\n" +
-	"\x06source\x18\b \x01(\tR\x06source\"\xa8\x01\n" +
+	"\x06source\x18\b \x01(\tR\x06source\"\xd9\x01\n" +
 	"\fTraceRequest\x12\x1a\n" +
 	"\bcustomer\x18\x01 \x01(\tR\bcustomer\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\tR\x05chain\x12/\n" +
 	"\x05match\x18\x03 \x01(\v2\x19.switchboard.api.v1.MatchR\x05match\x12\x1f\n" +
 	"\vduration_ms\x18\x04 \x01(\rR\n" +
 	"durationMs\x12\x14\n" +
-	"\x05limit\x18\x05 \x01(\rR\x05limit\"A\n" +
+	"\x05limit\x18\x05 \x01(\rR\x05limit\x12/\n" +
+	"\x05probe\x18\x06 \x01(\v2\x19.switchboard.api.v1.ProbeR\x05probe\"\xd3\x01\n" +
+	"\x05Probe\x12\x12\n" +
+	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x1a\n" +
+	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\x12 \n" +
+	"\vdestination\x18\x04 \x01(\tR\vdestination\x12\x1f\n" +
+	"\vsource_port\x18\x05 \x01(\rR\n" +
+	"sourcePort\x12)\n" +
+	"\x10destination_port\x18\x06 \x01(\rR\x0fdestinationPort\x12\x14\n" +
+	"\x05leave\x18\a \x01(\bR\x05leave\"}\n" +
 	"\rTraceResponse\x120\n" +
-	"\x04hops\x18\x01 \x03(\v2\x1c.switchboard.api.v1.TraceHopR\x04hops\"\xca\x02\n" +
+	"\x04hops\x18\x01 \x03(\v2\x1c.switchboard.api.v1.TraceHopR\x04hops\x12:\n" +
+	"\aoutcome\x18\x02 \x01(\v2 .switchboard.api.v1.ProbeOutcomeR\aoutcome\"J\n" +
+	"\fProbeOutcome\x12\x18\n" +
+	"\areached\x18\x01 \x01(\bR\areached\x12 \n" +
+	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x80\x03\n" +
 	"\bTraceHop\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12\x1c\n" +
@@ -1517,7 +1720,9 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"\x02to\x18\n" +
 	" \x01(\tR\x02to\x12\x1a\n" +
 	"\bdecision\x18\v \x01(\tR\bdecision\x12\x12\n" +
-	"\x04flow\x18\f \x01(\tR\x04flow\"E\n" +
+	"\x04flow\x18\f \x01(\tR\x04flow\x12\x18\n" +
+	"\adropped\x18\r \x01(\bR\adropped\x12\x1a\n" +
+	"\bcustomer\x18\x0e \x01(\tR\bcustomer\"E\n" +
 	"\x11GetTrafficRequest\x12\x1a\n" +
 	"\bcustomer\x18\x01 \x01(\tR\bcustomer\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\tR\x05chain\"N\n" +
@@ -1571,7 +1776,7 @@ func file_switchboard_api_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_api_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_switchboard_api_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_switchboard_api_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_switchboard_api_v1_service_proto_goTypes = []any{
 	(ApplyResult)(0),              // 0: switchboard.api.v1.ApplyResult
 	(WatchChange)(0),              // 1: switchboard.api.v1.WatchChange
@@ -1590,52 +1795,56 @@ var file_switchboard_api_v1_service_proto_goTypes = []any{
 	(*ListEventsResponse)(nil),    // 14: switchboard.api.v1.ListEventsResponse
 	(*Event)(nil),                 // 15: switchboard.api.v1.Event
 	(*TraceRequest)(nil),          // 16: switchboard.api.v1.TraceRequest
-	(*TraceResponse)(nil),         // 17: switchboard.api.v1.TraceResponse
-	(*TraceHop)(nil),              // 18: switchboard.api.v1.TraceHop
-	(*GetTrafficRequest)(nil),     // 19: switchboard.api.v1.GetTrafficRequest
-	(*GetTrafficResponse)(nil),    // 20: switchboard.api.v1.GetTrafficResponse
-	(*ChainTraffic)(nil),          // 21: switchboard.api.v1.ChainTraffic
-	(*StageTraffic)(nil),          // 22: switchboard.api.v1.StageTraffic
-	(*Resource)(nil),              // 23: switchboard.api.v1.Resource
-	(*Metadata)(nil),              // 24: switchboard.api.v1.Metadata
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*Match)(nil),                 // 26: switchboard.api.v1.Match
+	(*Probe)(nil),                 // 17: switchboard.api.v1.Probe
+	(*TraceResponse)(nil),         // 18: switchboard.api.v1.TraceResponse
+	(*ProbeOutcome)(nil),          // 19: switchboard.api.v1.ProbeOutcome
+	(*TraceHop)(nil),              // 20: switchboard.api.v1.TraceHop
+	(*GetTrafficRequest)(nil),     // 21: switchboard.api.v1.GetTrafficRequest
+	(*GetTrafficResponse)(nil),    // 22: switchboard.api.v1.GetTrafficResponse
+	(*ChainTraffic)(nil),          // 23: switchboard.api.v1.ChainTraffic
+	(*StageTraffic)(nil),          // 24: switchboard.api.v1.StageTraffic
+	(*Resource)(nil),              // 25: switchboard.api.v1.Resource
+	(*Metadata)(nil),              // 26: switchboard.api.v1.Metadata
+	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
+	(*Match)(nil),                 // 28: switchboard.api.v1.Match
 }
 var file_switchboard_api_v1_service_proto_depIdxs = []int32{
-	23, // 0: switchboard.api.v1.ApplyRequest.resources:type_name -> switchboard.api.v1.Resource
+	25, // 0: switchboard.api.v1.ApplyRequest.resources:type_name -> switchboard.api.v1.Resource
 	4,  // 1: switchboard.api.v1.ApplyResponse.outcomes:type_name -> switchboard.api.v1.ApplyOutcome
-	24, // 2: switchboard.api.v1.ApplyOutcome.metadata:type_name -> switchboard.api.v1.Metadata
+	26, // 2: switchboard.api.v1.ApplyOutcome.metadata:type_name -> switchboard.api.v1.Metadata
 	0,  // 3: switchboard.api.v1.ApplyOutcome.result:type_name -> switchboard.api.v1.ApplyResult
 	5,  // 4: switchboard.api.v1.Violations.violations:type_name -> switchboard.api.v1.FieldViolation
-	23, // 5: switchboard.api.v1.ListResponse.resources:type_name -> switchboard.api.v1.Resource
+	25, // 5: switchboard.api.v1.ListResponse.resources:type_name -> switchboard.api.v1.Resource
 	1,  // 6: switchboard.api.v1.WatchResponse.change:type_name -> switchboard.api.v1.WatchChange
-	23, // 7: switchboard.api.v1.WatchResponse.resource:type_name -> switchboard.api.v1.Resource
+	25, // 7: switchboard.api.v1.WatchResponse.resource:type_name -> switchboard.api.v1.Resource
 	15, // 8: switchboard.api.v1.ListEventsResponse.events:type_name -> switchboard.api.v1.Event
-	25, // 9: switchboard.api.v1.Event.time:type_name -> google.protobuf.Timestamp
-	26, // 10: switchboard.api.v1.TraceRequest.match:type_name -> switchboard.api.v1.Match
-	18, // 11: switchboard.api.v1.TraceResponse.hops:type_name -> switchboard.api.v1.TraceHop
-	25, // 12: switchboard.api.v1.TraceHop.time:type_name -> google.protobuf.Timestamp
-	21, // 13: switchboard.api.v1.GetTrafficResponse.chains:type_name -> switchboard.api.v1.ChainTraffic
-	22, // 14: switchboard.api.v1.ChainTraffic.stages:type_name -> switchboard.api.v1.StageTraffic
-	2,  // 15: switchboard.api.v1.SwitchboardService.Apply:input_type -> switchboard.api.v1.ApplyRequest
-	7,  // 16: switchboard.api.v1.SwitchboardService.List:input_type -> switchboard.api.v1.ListRequest
-	9,  // 17: switchboard.api.v1.SwitchboardService.Delete:input_type -> switchboard.api.v1.DeleteRequest
-	11, // 18: switchboard.api.v1.SwitchboardService.Watch:input_type -> switchboard.api.v1.WatchRequest
-	13, // 19: switchboard.api.v1.SwitchboardService.ListEvents:input_type -> switchboard.api.v1.ListEventsRequest
-	16, // 20: switchboard.api.v1.SwitchboardService.Trace:input_type -> switchboard.api.v1.TraceRequest
-	19, // 21: switchboard.api.v1.SwitchboardService.GetTraffic:input_type -> switchboard.api.v1.GetTrafficRequest
-	3,  // 22: switchboard.api.v1.SwitchboardService.Apply:output_type -> switchboard.api.v1.ApplyResponse
-	8,  // 23: switchboard.api.v1.SwitchboardService.List:output_type -> switchboard.api.v1.ListResponse
-	10, // 24: switchboard.api.v1.SwitchboardService.Delete:output_type -> switchboard.api.v1.DeleteResponse
-	12, // 25: switchboard.api.v1.SwitchboardService.Watch:output_type -> switchboard.api.v1.WatchResponse
-	14, // 26: switchboard.api.v1.SwitchboardService.ListEvents:output_type -> switchboard.api.v1.ListEventsResponse
-	17, // 27: switchboard.api.v1.SwitchboardService.Trace:output_type -> switchboard.api.v1.TraceResponse
-	20, // 28: switchboard.api.v1.SwitchboardService.GetTraffic:output_type -> switchboard.api.v1.GetTrafficResponse
-	22, // [22:29] is the sub-list for method output_type
-	15, // [15:22] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	27, // 9: switchboard.api.v1.Event.time:type_name -> google.protobuf.Timestamp
+	28, // 10: switchboard.api.v1.TraceRequest.match:type_name -> switchboard.api.v1.Match
+	17, // 11: switchboard.api.v1.TraceRequest.probe:type_name -> switchboard.api.v1.Probe
+	20, // 12: switchboard.api.v1.TraceResponse.hops:type_name -> switchboard.api.v1.TraceHop
+	19, // 13: switchboard.api.v1.TraceResponse.outcome:type_name -> switchboard.api.v1.ProbeOutcome
+	27, // 14: switchboard.api.v1.TraceHop.time:type_name -> google.protobuf.Timestamp
+	23, // 15: switchboard.api.v1.GetTrafficResponse.chains:type_name -> switchboard.api.v1.ChainTraffic
+	24, // 16: switchboard.api.v1.ChainTraffic.stages:type_name -> switchboard.api.v1.StageTraffic
+	2,  // 17: switchboard.api.v1.SwitchboardService.Apply:input_type -> switchboard.api.v1.ApplyRequest
+	7,  // 18: switchboard.api.v1.SwitchboardService.List:input_type -> switchboard.api.v1.ListRequest
+	9,  // 19: switchboard.api.v1.SwitchboardService.Delete:input_type -> switchboard.api.v1.DeleteRequest
+	11, // 20: switchboard.api.v1.SwitchboardService.Watch:input_type -> switchboard.api.v1.WatchRequest
+	13, // 21: switchboard.api.v1.SwitchboardService.ListEvents:input_type -> switchboard.api.v1.ListEventsRequest
+	16, // 22: switchboard.api.v1.SwitchboardService.Trace:input_type -> switchboard.api.v1.TraceRequest
+	21, // 23: switchboard.api.v1.SwitchboardService.GetTraffic:input_type -> switchboard.api.v1.GetTrafficRequest
+	3,  // 24: switchboard.api.v1.SwitchboardService.Apply:output_type -> switchboard.api.v1.ApplyResponse
+	8,  // 25: switchboard.api.v1.SwitchboardService.List:output_type -> switchboard.api.v1.ListResponse
+	10, // 26: switchboard.api.v1.SwitchboardService.Delete:output_type -> switchboard.api.v1.DeleteResponse
+	12, // 27: switchboard.api.v1.SwitchboardService.Watch:output_type -> switchboard.api.v1.WatchResponse
+	14, // 28: switchboard.api.v1.SwitchboardService.ListEvents:output_type -> switchboard.api.v1.ListEventsResponse
+	18, // 29: switchboard.api.v1.SwitchboardService.Trace:output_type -> switchboard.api.v1.TraceResponse
+	22, // 30: switchboard.api.v1.SwitchboardService.GetTraffic:output_type -> switchboard.api.v1.GetTrafficResponse
+	24, // [24:31] is the sub-list for method output_type
+	17, // [17:24] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_api_v1_service_proto_init() }
@@ -1650,7 +1859,7 @@ func file_switchboard_api_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_api_v1_service_proto_rawDesc), len(file_switchboard_api_v1_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

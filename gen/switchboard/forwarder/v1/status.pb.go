@@ -437,8 +437,13 @@ type TraceRequest struct {
 	Limit      uint32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
 	DurationMs uint32 `protobuf:"varint,4,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
 	// Only packets of this chain; empty: of all.
-	Customer      string `protobuf:"bytes,5,opt,name=customer,proto3" json:"customer,omitempty"`
-	Chain         string `protobuf:"bytes,6,opt,name=chain,proto3" json:"chain,omitempty"`
+	Customer string `protobuf:"bytes,5,opt,name=customer,proto3" json:"customer,omitempty"`
+	Chain    string `protobuf:"bytes,6,opt,name=chain,proto3" json:"chain,omitempty"`
+	// Follow one probe instead: the packet whose last 16 bytes these are, whatever VNFs make of its
+	// headers. The match and the chain are of no account then.
+	Probe []byte `protobuf:"bytes,7,opt,name=probe,proto3" json:"probe,omitempty"`
+	// The probe ends here instead of leaving by an edge.
+	Hold          bool `protobuf:"varint,8,opt,name=hold,proto3" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -515,6 +520,122 @@ func (x *TraceRequest) GetChain() string {
 	return ""
 }
 
+func (x *TraceRequest) GetProbe() []byte {
+	if x != nil {
+		return x.Probe
+	}
+	return nil
+}
+
+func (x *TraceRequest) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
+}
+
+// InjectRequest asks a forwarder to take a packet as if it had come from one of its edges, while a
+// trace follows it; service "forwarder.<name>.inject".
+type InjectRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The probe of the trace under way; the packet's last 16 bytes. With another trace it is refused.
+	Probe []byte `protobuf:"bytes,1,opt,name=probe,proto3" json:"probe,omitempty"`
+	// Id of the edge in the rules.
+	Edge string `protobuf:"bytes,2,opt,name=edge,proto3" json:"edge,omitempty"`
+	// The IP packet. Empty: only say whether the trace is under way.
+	Packet        []byte `protobuf:"bytes,3,opt,name=packet,proto3" json:"packet,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InjectRequest) Reset() {
+	*x = InjectRequest{}
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InjectRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InjectRequest) ProtoMessage() {}
+
+func (x *InjectRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InjectRequest.ProtoReflect.Descriptor instead.
+func (*InjectRequest) Descriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *InjectRequest) GetProbe() []byte {
+	if x != nil {
+		return x.Probe
+	}
+	return nil
+}
+
+func (x *InjectRequest) GetEdge() string {
+	if x != nil {
+		return x.Edge
+	}
+	return ""
+}
+
+func (x *InjectRequest) GetPacket() []byte {
+	if x != nil {
+		return x.Packet
+	}
+	return nil
+}
+
+// InjectReply says that the packet is on its way.
+type InjectReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InjectReply) Reset() {
+	*x = InjectReply{}
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InjectReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InjectReply) ProtoMessage() {}
+
+func (x *InjectReply) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InjectReply.ProtoReflect.Descriptor instead.
+func (*InjectReply) Descriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{5}
+}
+
 // TraceReply lists decisions in the order taken.
 type TraceReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -525,7 +646,7 @@ type TraceReply struct {
 
 func (x *TraceReply) Reset() {
 	*x = TraceReply{}
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[4]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -537,7 +658,7 @@ func (x *TraceReply) String() string {
 func (*TraceReply) ProtoMessage() {}
 
 func (x *TraceReply) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[4]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -550,7 +671,7 @@ func (x *TraceReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceReply.ProtoReflect.Descriptor instead.
 func (*TraceReply) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TraceReply) GetHops() []*TraceHop {
@@ -583,13 +704,17 @@ type TraceHop struct {
 	Protocol        uint32 `protobuf:"varint,16,opt,name=protocol,proto3" json:"protocol,omitempty"`
 	SourcePort      uint32 `protobuf:"varint,17,opt,name=source_port,json=sourcePort,proto3" json:"source_port,omitempty"`
 	DestinationPort uint32 `protobuf:"varint,18,opt,name=destination_port,json=destinationPort,proto3" json:"destination_port,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The packet ended here; the decision is the drop reason.
+	Dropped bool `protobuf:"varint,19,opt,name=dropped,proto3" json:"dropped,omitempty"`
+	// The probe reached an edge and was kept from leaving by it.
+	Held          bool `protobuf:"varint,20,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TraceHop) Reset() {
 	*x = TraceHop{}
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[5]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -601,7 +726,7 @@ func (x *TraceHop) String() string {
 func (*TraceHop) ProtoMessage() {}
 
 func (x *TraceHop) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[5]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -614,7 +739,7 @@ func (x *TraceHop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceHop.ProtoReflect.Descriptor instead.
 func (*TraceHop) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{5}
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TraceHop) GetTimeUnixNs() int64 {
@@ -743,6 +868,20 @@ func (x *TraceHop) GetDestinationPort() uint32 {
 	return 0
 }
 
+func (x *TraceHop) GetDropped() bool {
+	if x != nil {
+		return x.Dropped
+	}
+	return false
+}
+
+func (x *TraceHop) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
 var File_switchboard_forwarder_v1_status_proto protoreflect.FileDescriptor
 
 const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
@@ -807,7 +946,7 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\forigin_bytes\x18\b \x01(\x04R\voriginBytes\x12\x1b\n" +
 	"\tnew_flows\x18\t \x01(\x04R\bnewFlows\x12\x14\n" +
 	"\x05flows\x18\n" +
-	" \x01(\x04R\x05flows\"\xd7\x01\n" +
+	" \x01(\x04R\x05flows\"\x81\x02\n" +
 	"\fTraceRequest\x125\n" +
 	"\x05match\x18\x01 \x01(\v2\x1f.switchboard.forwarder.v1.MatchR\x05match\x12'\n" +
 	"\x0fboth_directions\x18\x02 \x01(\bR\x0ebothDirections\x12\x14\n" +
@@ -815,10 +954,17 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\vduration_ms\x18\x04 \x01(\rR\n" +
 	"durationMs\x12\x1a\n" +
 	"\bcustomer\x18\x05 \x01(\tR\bcustomer\x12\x14\n" +
-	"\x05chain\x18\x06 \x01(\tR\x05chain\"D\n" +
+	"\x05chain\x18\x06 \x01(\tR\x05chain\x12\x14\n" +
+	"\x05probe\x18\a \x01(\fR\x05probe\x12\x12\n" +
+	"\x04hold\x18\b \x01(\bR\x04hold\"Q\n" +
+	"\rInjectRequest\x12\x14\n" +
+	"\x05probe\x18\x01 \x01(\fR\x05probe\x12\x12\n" +
+	"\x04edge\x18\x02 \x01(\tR\x04edge\x12\x16\n" +
+	"\x06packet\x18\x03 \x01(\fR\x06packet\"\r\n" +
+	"\vInjectReply\"D\n" +
 	"\n" +
 	"TraceReply\x126\n" +
-	"\x04hops\x18\x01 \x03(\v2\".switchboard.forwarder.v1.TraceHopR\x04hops\"\xb4\x04\n" +
+	"\x04hops\x18\x01 \x03(\v2\".switchboard.forwarder.v1.TraceHopR\x04hops\"\xe2\x04\n" +
 	"\bTraceHop\x12 \n" +
 	"\ftime_unix_ns\x18\x01 \x01(\x03R\n" +
 	"timeUnixNs\x12\x12\n" +
@@ -841,7 +987,9 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\bprotocol\x18\x10 \x01(\rR\bprotocol\x12\x1f\n" +
 	"\vsource_port\x18\x11 \x01(\rR\n" +
 	"sourcePort\x12)\n" +
-	"\x10destination_port\x18\x12 \x01(\rR\x0fdestinationPortB\x82\x02\n" +
+	"\x10destination_port\x18\x12 \x01(\rR\x0fdestinationPort\x12\x18\n" +
+	"\adropped\x18\x13 \x01(\bR\adropped\x12\x12\n" +
+	"\x04held\x18\x14 \x01(\bR\x04heldB\x82\x02\n" +
 	"\x1ccom.switchboard.forwarder.v1B\vStatusProtoP\x01ZSgithub.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1;forwarderv1\xa2\x02\x03SFX\xaa\x02\x18Switchboard.Forwarder.V1\xca\x02\x18Switchboard\\Forwarder\\V1\xe2\x02$Switchboard\\Forwarder\\V1\\GPBMetadata\xea\x02\x1aSwitchboard::Forwarder::V1b\x06proto3"
 
 var (
@@ -856,34 +1004,36 @@ func file_switchboard_forwarder_v1_status_proto_rawDescGZIP() []byte {
 	return file_switchboard_forwarder_v1_status_proto_rawDescData
 }
 
-var file_switchboard_forwarder_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_switchboard_forwarder_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_switchboard_forwarder_v1_status_proto_goTypes = []any{
 	(*Status)(nil),        // 0: switchboard.forwarder.v1.Status
 	(*PortStatus)(nil),    // 1: switchboard.forwarder.v1.PortStatus
 	(*StageCounters)(nil), // 2: switchboard.forwarder.v1.StageCounters
 	(*TraceRequest)(nil),  // 3: switchboard.forwarder.v1.TraceRequest
-	(*TraceReply)(nil),    // 4: switchboard.forwarder.v1.TraceReply
-	(*TraceHop)(nil),      // 5: switchboard.forwarder.v1.TraceHop
-	nil,                   // 6: switchboard.forwarder.v1.Status.DropsEntry
-	nil,                   // 7: switchboard.forwarder.v1.Status.EventsEntry
-	nil,                   // 8: switchboard.forwarder.v1.Status.AttachmentFlowsEntry
-	nil,                   // 9: switchboard.forwarder.v1.Status.AttachmentNewFlowsEntry
-	nil,                   // 10: switchboard.forwarder.v1.Status.AttachmentPacketsEntry
-	(Direction)(0),        // 11: switchboard.forwarder.v1.Direction
-	(*Match)(nil),         // 12: switchboard.forwarder.v1.Match
+	(*InjectRequest)(nil), // 4: switchboard.forwarder.v1.InjectRequest
+	(*InjectReply)(nil),   // 5: switchboard.forwarder.v1.InjectReply
+	(*TraceReply)(nil),    // 6: switchboard.forwarder.v1.TraceReply
+	(*TraceHop)(nil),      // 7: switchboard.forwarder.v1.TraceHop
+	nil,                   // 8: switchboard.forwarder.v1.Status.DropsEntry
+	nil,                   // 9: switchboard.forwarder.v1.Status.EventsEntry
+	nil,                   // 10: switchboard.forwarder.v1.Status.AttachmentFlowsEntry
+	nil,                   // 11: switchboard.forwarder.v1.Status.AttachmentNewFlowsEntry
+	nil,                   // 12: switchboard.forwarder.v1.Status.AttachmentPacketsEntry
+	(Direction)(0),        // 13: switchboard.forwarder.v1.Direction
+	(*Match)(nil),         // 14: switchboard.forwarder.v1.Match
 }
 var file_switchboard_forwarder_v1_status_proto_depIdxs = []int32{
 	1,  // 0: switchboard.forwarder.v1.Status.ports:type_name -> switchboard.forwarder.v1.PortStatus
 	2,  // 1: switchboard.forwarder.v1.Status.stages:type_name -> switchboard.forwarder.v1.StageCounters
-	6,  // 2: switchboard.forwarder.v1.Status.drops:type_name -> switchboard.forwarder.v1.Status.DropsEntry
-	7,  // 3: switchboard.forwarder.v1.Status.events:type_name -> switchboard.forwarder.v1.Status.EventsEntry
-	8,  // 4: switchboard.forwarder.v1.Status.attachment_flows:type_name -> switchboard.forwarder.v1.Status.AttachmentFlowsEntry
-	9,  // 5: switchboard.forwarder.v1.Status.attachment_new_flows:type_name -> switchboard.forwarder.v1.Status.AttachmentNewFlowsEntry
-	10, // 6: switchboard.forwarder.v1.Status.attachment_packets:type_name -> switchboard.forwarder.v1.Status.AttachmentPacketsEntry
-	11, // 7: switchboard.forwarder.v1.StageCounters.direction:type_name -> switchboard.forwarder.v1.Direction
-	12, // 8: switchboard.forwarder.v1.TraceRequest.match:type_name -> switchboard.forwarder.v1.Match
-	5,  // 9: switchboard.forwarder.v1.TraceReply.hops:type_name -> switchboard.forwarder.v1.TraceHop
-	11, // 10: switchboard.forwarder.v1.TraceHop.direction:type_name -> switchboard.forwarder.v1.Direction
+	8,  // 2: switchboard.forwarder.v1.Status.drops:type_name -> switchboard.forwarder.v1.Status.DropsEntry
+	9,  // 3: switchboard.forwarder.v1.Status.events:type_name -> switchboard.forwarder.v1.Status.EventsEntry
+	10, // 4: switchboard.forwarder.v1.Status.attachment_flows:type_name -> switchboard.forwarder.v1.Status.AttachmentFlowsEntry
+	11, // 5: switchboard.forwarder.v1.Status.attachment_new_flows:type_name -> switchboard.forwarder.v1.Status.AttachmentNewFlowsEntry
+	12, // 6: switchboard.forwarder.v1.Status.attachment_packets:type_name -> switchboard.forwarder.v1.Status.AttachmentPacketsEntry
+	13, // 7: switchboard.forwarder.v1.StageCounters.direction:type_name -> switchboard.forwarder.v1.Direction
+	14, // 8: switchboard.forwarder.v1.TraceRequest.match:type_name -> switchboard.forwarder.v1.Match
+	7,  // 9: switchboard.forwarder.v1.TraceReply.hops:type_name -> switchboard.forwarder.v1.TraceHop
+	13, // 10: switchboard.forwarder.v1.TraceHop.direction:type_name -> switchboard.forwarder.v1.Direction
 	11, // [11:11] is the sub-list for method output_type
 	11, // [11:11] is the sub-list for method input_type
 	11, // [11:11] is the sub-list for extension type_name
@@ -903,7 +1053,7 @@ func file_switchboard_forwarder_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_forwarder_v1_status_proto_rawDesc), len(file_switchboard_forwarder_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
