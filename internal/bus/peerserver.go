@@ -15,7 +15,7 @@ import (
 // linkPing is how often a link's ends make sure of each other; a link that stays silent for three times as long is cut.
 // Cutting one that was only slow costs a new connection and no packet: see internal/site/liveness.go.
 const (
-	linkPing     = 600 * time.Millisecond
+	linkPing     = 500 * time.Millisecond
 	linkPingsOut = 2
 )
 

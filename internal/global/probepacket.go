@@ -55,7 +55,7 @@ func parseProbe(p *api.Probe, f *chain.Findings) probePacket {
 	default:
 		f.Add("probe.protocol", fmt.Sprintf("%q cannot be sent", p.Protocol), "write tcp, udp, icmp or icmpv6")
 	}
-	hasPorts := packet.protocol == protocolTCP || packet.protocol == protocolUDP
+	hasPorts := packet.protocol != protocolICMP && packet.protocol != protocolICMPv6
 	for _, port := range []struct {
 		field string
 		value uint32

@@ -2,7 +2,9 @@ package site
 
 import (
 	"context"
+	"math"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,11 +21,12 @@ import (
 
 const (
 	// askInterval is how often forwarders of sites whose link is down are asked. The bus has noticed the link's silence
-	// for 1.2 to 1.8 s by then.
+	// for 1 to 1.5 s by then.
 	askInterval = 300 * time.Millisecond
 	// silentRounds is how often in a row a forwarder must fail to answer.
 	silentRounds = 4
-	askPatience  = 280 * time.Millisecond
+	// askPatience is how long an answer may take beyond the way there and back.
+	askPatience = 250 * time.Millisecond
 	// mostWitnesses bounds how many other forwarders are asked to see whether this site itself is cut off.
 	mostWitnesses = 3
 )
@@ -102,12 +105,22 @@ func (s *Switchboard) askPeers(ctx context.Context) {
 		return
 	}
 	l.asking = true
+	distance, patience := s.state.latency(), map[string]time.Duration{}
+	for _, f := range append(witnesses, suspects...) {
+		patience[f.Site] = askPatience
+		if ms := distance(s.config.Site, f.Site); !math.IsInf(ms, 0) {
+			patience[f.Site] += time.Duration(3 * ms * float64(time.Millisecond)) // there, back, and half as much again
+		}
+	}
 	go func() {
-		answered := s.ask(append(witnesses, suspects...))
+		answered := s.ask(append(witnesses, suspects...), patience)
 		s.send(ctx, func() {
 			l.asking = false
 			l.take(suspects, answered)
 			s.takeLiveness()
+			if slices.ContainsFunc(suspects, func(f *control.ForwarderRecord) bool { return !answered[peerID(f)] }) {
+				s.askPeers(ctx) // the silence has taken its time already
+			}
 		})
 	}()
 }
@@ -126,13 +139,13 @@ func (s *Switchboard) takeLiveness() {
 }
 
 // ask finds which forwarders answer on the underlay. Those that cannot be asked count as answering.
-func (s *Switchboard) ask(forwarders []*control.ForwarderRecord) map[string]bool {
+func (s *Switchboard) ask(forwarders []*control.ForwarderRecord, patience map[string]time.Duration) map[string]bool {
 	answered := map[string]bool{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for _, f := range forwarders {
 		all.Go(func() {
-			if s.answers(f) {
+			if s.answers(f, patience[f.Site]) {
 				mu.Lock()
 				defer mu.Unlock()
 				answered[peerID(f)] = true
@@ -143,12 +156,12 @@ func (s *Switchboard) ask(forwarders []*control.ForwarderRecord) map[string]bool
 	return answered
 }
 
-func (s *Switchboard) answers(f *control.ForwarderRecord) bool {
+func (s *Switchboard) answers(f *control.ForwarderRecord, patience time.Duration) bool {
 	target, err := netip.ParseAddr(f.Address)
 	own, errOwn := netip.ParsePrefix(s.config.Forwarders[0].TunnelAddress)
 	if err != nil || errOwn != nil || !target.Is4() || !own.Contains(target) {
 		return true
 	}
-	answers, err := s.host.AnswersARP(s.config.Forwarders[0].Interface, own.Addr(), target, askPatience)
+	answers, err := s.host.AnswersARP(s.config.Forwarders[0].Interface, own.Addr(), target, patience)
 	return answers || err != nil
 }

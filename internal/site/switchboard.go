@@ -172,7 +172,7 @@ func (s *Switchboard) follow(ctx context.Context) error {
 	}
 	go func() {
 		for link := range links {
-			s.send(ctx, func() { s.state.liveness.hearLink(link) })
+			s.send(ctx, func() { s.state.liveness.hearLink(link); s.askPeers(ctx) })
 		}
 	}()
 	go func() {

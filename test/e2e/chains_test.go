@@ -85,6 +85,12 @@ spec:
 // activate applies a chain, waits until it is active, and deletes it when the test ends.
 func (l *laboratory) activate(t *testing.T, c chainSpec) {
 	t.Helper()
+	eventually(t, activation, func() error { // of the run before
+		if left := l.list(t, "chain", c.customer, c.name); len(left) > 0 {
+			return fmt.Errorf("chain %s/%s is still there", c.customer, c.name)
+		}
+		return nil
+	})
 	t.Cleanup(func() { l.remove(t, c) })
 	l.change(t, c)
 }
