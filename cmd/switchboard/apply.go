@@ -28,7 +28,7 @@ func newApplyCommand() *cobra.Command {
 		Short: "Create or change resources, all or none",
 		Example: "  switchboard apply -f examples/chains/web.yaml\n" +
 			"  switchboard apply -f directory --dry-run\n  cat chain.yaml | switchboard apply -f -",
-		Args: cobra.NoArgs,
+		Args: usageArgs(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			if len(files) == 0 {
 				return usageError{errors.New("apply: say what with -f FILE, -f DIRECTORY or -f -")}
@@ -79,7 +79,7 @@ func readResources(files []string, input io.Reader) ([]*resource.Document, []res
 	}
 	for _, file := range files {
 		if file == "-" {
-			text, err := io.ReadAll(io.LimitReader(input, resource.MaximumFile+1))
+			text, err := readBounded(input)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -91,7 +91,12 @@ func readResources(files []string, input io.Reader) ([]*resource.Document, []res
 			return nil, nil, err
 		}
 		for _, name := range names {
-			text, err := os.ReadFile(name)
+			file, err := os.Open(name)
+			if err != nil {
+				return nil, nil, err
+			}
+			text, err := readBounded(file)
+			file.Close()
 			if err != nil {
 				return nil, nil, err
 			}
@@ -99,6 +104,11 @@ func readResources(files []string, input io.Reader) ([]*resource.Document, []res
 		}
 	}
 	return documents, mistakes, nil
+}
+
+// readBounded reads up to a byte more than a resource file may have: a device or a mistaken file must not fill memory.
+func readBounded(from io.Reader) ([]byte, error) {
+	return io.ReadAll(io.LimitReader(from, resource.MaximumFile+1))
 }
 
 // filesOf is the file itself, or the resource files of a directory in order.

@@ -29,10 +29,11 @@ type deleteFlags struct {
 func newDeleteCommand() *cobra.Command {
 	flags := &deleteFlags{}
 	command := &cobra.Command{
-		Use:     "delete (KIND NAME | -f FILE)",
-		Short:   "Delete resources; waits until chains have ended",
-		Example: "  switchboard delete chain web --customer acme\n  switchboard delete -f examples/chains/web.yaml",
-		Args:    usageArgs(cobra.MaximumNArgs(2)),
+		Use:       "delete (KIND NAME | -f FILE)",
+		Short:     "Delete resources; waits until chains have ended",
+		Example:   "  switchboard delete chain web --customer acme\n  switchboard delete -f examples/chains/web.yaml",
+		Args:      usageArgs(cobra.MaximumNArgs(2)),
+		ValidArgs: resource.KindWords(),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			targets, err := flags.targets(arguments, command.InOrStdin())
 			if err != nil {

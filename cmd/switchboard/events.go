@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	apiv1 "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/internal/resource"
 	"github.com/switchboard-project/switchboard/internal/show"
 )
 
@@ -18,10 +19,11 @@ func newEventsCommand() *cobra.Command {
 	var customer string
 	var limit uint32
 	command := &cobra.Command{
-		Use:     "events [KIND [NAME]]",
-		Short:   "Show what happened, the latest last",
-		Example: "  switchboard events\n  switchboard events chain web --customer acme",
-		Args:    usageArgs(cobra.MaximumNArgs(2)),
+		Use:       "events [KIND [NAME]]",
+		Short:     "Show what happened, the latest last",
+		Example:   "  switchboard events\n  switchboard events chain web --customer acme",
+		Args:      usageArgs(cobra.MaximumNArgs(2)),
+		ValidArgs: resource.KindWords(),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			request := &apiv1.ListEventsRequest{Customer: customer, Limit: limit}
 			if len(arguments) > 0 {

@@ -35,7 +35,7 @@ func newGlobalCommand() *cobra.Command {
 		Long: "Runs the controller of the whole platform at one site. It keeps what was applied in that site's message bus; it\n" +
 			"can be stopped, killed and started at any moment: transactions are finished or aborted when it starts.\n\n" +
 			"WHERE is unix:PATH, tcp:ADDRESS:PORT, or fd:N for a listening socket handed over by a supervisor.",
-		Args: cobra.NoArgs,
+		Args: usageArgs(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			log, err := newLogger(flags.level)
 			if err != nil {

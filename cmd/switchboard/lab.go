@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	apiv1 "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	"github.com/switchboard-project/switchboard/internal/chain"
 	"github.com/switchboard-project/switchboard/internal/lab"
 	"github.com/switchboard-project/switchboard/internal/resource"
@@ -32,7 +33,7 @@ func newLabCommand() *cobra.Command {
 	command.AddCommand(
 		newLabUpCommand(flags), newLabDownCommand(flags), newLabStatusCommand(flags),
 		newLabExecCommand(flags), newLabPcapCommand(flags), newLabSuperviseCommand(flags), newLabServeHTTPCommand())
-	return command
+	return group(command)
 }
 
 func newProgress(out io.Writer) *lab.Progress {
@@ -45,7 +46,7 @@ func newLabUpCommand(flags *labFlags) *cobra.Command {
 		Use:     "up -f FILE",
 		Short:   "Bring up a laboratory, or what is missing of it, and apply its resources",
 		Example: "  switchboard lab up -f examples/lab/four-sites.yaml",
-		Args:    cobra.NoArgs,
+		Args:    usageArgs(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			if file == "" {
 				return usageError{errors.New("lab up: say which laboratory with -f FILE")}
@@ -100,12 +101,21 @@ func applyLaboratory(ctx context.Context, running *lab.Running, documents []*res
 		if err != nil {
 			return err
 		}
+		if connected := met; key.Kind == chain.KindSite {
+			met = func(r *apiv1.Resource) bool { return connected(r) && forwards(r) }
+		}
 		if _, err := await(ctx, client, target{key.Kind, string(key.Customer), key.Name}, met); err != nil {
 			return fmt.Errorf("%s is not %s: %w; see %s/logs", key, condition, err, running.StateDirectory)
 		}
 	}
-	progress.Step("sites connected, functions healthy, edges up")
+	progress.Step("sites connected, forwarders running, functions healthy, edges up")
 	return nil
+}
+
+// forwards reports whether a site has forwarders and all of them run.
+func forwards(site *apiv1.Resource) bool {
+	forwarders := site.GetSite().GetStatus().GetForwarders()
+	return len(forwarders) > 0 && !slices.ContainsFunc(forwarders, func(f *apiv1.ForwarderStatus) bool { return !f.Alive })
 }
 
 func newLabDownCommand(flags *labFlags) *cobra.Command {
@@ -113,7 +123,7 @@ func newLabDownCommand(flags *labFlags) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "down",
 		Short: "Remove every trace of a laboratory",
-		Args:  cobra.NoArgs,
+		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			name := flags.name
 			if file != "" {
@@ -141,7 +151,7 @@ func newLabStatusCommand(flags *labFlags) *cobra.Command {
 	return &cobra.Command{
 		Use:   "status",
 		Short: "Show processes, machines, and links as configured and as measured",
-		Args:  cobra.NoArgs,
+		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			status, err := lab.Inspect(command.Context(), flags.root, flags.name)
 			if err != nil {
@@ -177,7 +187,7 @@ func newLabPcapCommand(flags *labFlags) *cobra.Command {
 		Use:     "pcap SITE",
 		Short:   "Capture a site's wide-area side, in pcap format, to standard output",
 		Example: "  switchboard lab pcap dc | tshark -r -",
-		Args:    cobra.ExactArgs(1),
+		Args:    usageArgs(cobra.ExactArgs(1)),
 		RunE: func(command *cobra.Command, words []string) error {
 			return lab.Capture(command.Context(), flags.root, flags.name, words[0], limit, command.OutOrStdout())
 		},
@@ -191,7 +201,7 @@ func newLabSuperviseCommand(flags *labFlags) *cobra.Command {
 		Use:    "supervise",
 		Short:  "Keep a laboratory's processes running (started by lab up)",
 		Hidden: true,
-		Args:   cobra.NoArgs,
+		Args:   usageArgs(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			logger := slog.New(slog.NewTextHandler(os.Stderr, nil))
 			return lab.Supervise(command.Context(), flags.root, flags.name, logger)
@@ -204,7 +214,7 @@ func newLabServeHTTPCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "serve-http",
 		Short: "Serve the laboratory's web pages: / and /bytes/N",
-		Args:  cobra.NoArgs,
+		Args:  usageArgs(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			return lab.ServeHTTP(command.Context(), address)
 		},

@@ -2,6 +2,8 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -21,7 +23,25 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(newApplyCommand(), newGetCommand(), newDescribeCommand(), newDeleteCommand(), newWaitCommand(), newEventsCommand(),
 		newTraceCommand(), newTopCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	return root
+	return group(root)
+}
+
+// group makes a command that only holds others refuse a word that names none of them; without any it shows its help.
+func group(command *cobra.Command) *cobra.Command {
+	command.SuggestionsMinimumDistance = 2
+	command.Args = func(command *cobra.Command, words []string) error {
+		if len(words) == 0 {
+			return nil
+		}
+		remedy := "see " + command.CommandPath() + " --help"
+		if near := command.SuggestionsFor(words[0]); len(near) > 0 {
+			remedy = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+		name := strings.TrimPrefix(command.CommandPath()+" "+words[0], command.Root().Name()+" ")
+		return usageError{fmt.Errorf("there is no command %q; %s", name, remedy)}
+	}
+	command.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
+	return command
 }
 
 // usageError is a mistake in how a command was called; it exits with 2.

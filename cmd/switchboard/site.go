@@ -20,7 +20,7 @@ func newSiteCommand() *cobra.Command {
 		Short: "Run a site: message bus, Local Switchboard, edge controller and VNF agents",
 		Long: "Runs everything of the control plane that a site needs, in one process. Forwarders and VNF instances go on\n" +
 			"without it: it can be stopped and started at any moment.",
-		Args: cobra.NoArgs,
+		Args: usageArgs(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			config, err := site.LoadConfig(configFile)
 			if err != nil {

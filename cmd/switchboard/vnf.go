@@ -17,7 +17,7 @@ func newVnfCommand() *cobra.Command {
 		Short: "Run the controller of a VNF service",
 		Long: "Runs the controller that grants chains a share of the VNF's capacity at each site. It uses the message bus of the\n" +
 			"site that the VNF's catalogue entry names as controllerSite.",
-		Args: cobra.ExactArgs(1),
+		Args: usageArgs(cobra.ExactArgs(1)),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			config, err := vnf.LoadConfig(configFile)
 			if err != nil {

@@ -25,8 +25,9 @@ func newWaitCommand() *cobra.Command {
 		Short: "Wait until a resource is in a state",
 		Long: "CONDITION is phase=PHASE for chains, connected for sites, up for edges, healthy for instances and deployments, or\n" +
 			"deleted. A chain that is rejected ends the wait for phase=active at once.",
-		Example: "  switchboard wait chain web --customer acme --for phase=active --timeout 60s",
-		Args:    usageArgs(cobra.RangeArgs(1, 2)),
+		Example:   "  switchboard wait chain web --customer acme --for phase=active --timeout 60s",
+		Args:      usageArgs(cobra.RangeArgs(1, 2)),
+		ValidArgs: resource.KindWords(),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			t, err := parseTarget(arguments, customer)
 			if err == nil && t.name == "" {

@@ -3,6 +3,8 @@ package chain
 import (
 	"fmt"
 	"net/netip"
+	"strings"
+	"unicode"
 )
 
 // EdgeSpec is an edge instance at a site.
@@ -64,6 +66,8 @@ func (e EdgeSpec) checkInterface(f *Findings) {
 	case len(e.Interface) > maximumInterfaceName:
 		f.Add("spec.interface", fmt.Sprintf("%q has %d characters", e.Interface, len(e.Interface)),
 			fmt.Sprintf("Linux takes at most %d", maximumInterfaceName))
+	case e.Interface == "." || e.Interface == ".." || strings.ContainsFunc(e.Interface, notInInterfaceName):
+		f.Add("spec.interface", fmt.Sprintf("%q is no name of an interface", e.Interface), "write one without blanks, slashes and colons, for example lan0")
 	}
 	switch {
 	case e.What == "vlan" && (e.Vlan < 1 || e.Vlan > 4094):
@@ -72,6 +76,9 @@ func (e EdgeSpec) checkInterface(f *Findings) {
 		f.Add("spec.vlan", fmt.Sprintf("an edge of kind %s has no VLAN", e.What), "remove the field or write kind: vlan")
 	}
 }
+
+// notInInterfaceName reports the characters that Linux refuses (dev_valid_name).
+func notInInterfaceName(c rune) bool { return c == '/' || c == ':' || unicode.IsSpace(c) }
 
 func (e EdgeSpec) onLink(hop netip.Addr) bool {
 	if hop.IsLinkLocalUnicast() {

@@ -31,16 +31,26 @@ func (f *Findings) Add(field, description, fix string) {
 
 // atLeastZero checks a number.
 func (f *Findings) atLeastZero(field string, value float64) {
-	if !finite(value) || value < 0 {
+	switch {
+	case value > maximumNumber:
+		f.tooLarge(field, value)
+	case !(value >= 0):
 		f.Add(field, fmt.Sprintf("%v is not a number of at least 0", value), "write a number from 0")
 	}
 }
 
 // positive checks a number.
 func (f *Findings) positive(field string, value float64) {
-	if !finite(value) || value <= 0 {
+	switch {
+	case value > maximumNumber:
+		f.tooLarge(field, value)
+	case !(value > 0):
 		f.Add(field, fmt.Sprintf("%v is not above 0", value), "write a number above 0")
 	}
+}
+
+func (f *Findings) tooLarge(field string, value float64) {
+	f.Add(field, fmt.Sprintf("%v is too large", value), fmt.Sprintf("write a number up to %g", maximumNumber))
 }
 
 // maximumNumber bounds every quantity: sums of many stay exact enough to compare.

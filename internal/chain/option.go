@@ -68,7 +68,11 @@ func checkPrefixValue(f *Findings, field string, value any) {
 	ParsePrefix(f, field, text)
 }
 
-// ParsePrefix reads a prefix in CIDR notation; the bits behind its length must be 0.
+// mappedBits are those before the IPv4 address in an IPv4-mapped IPv6 address (RFC 4291 section 2.5.5.2).
+const mappedBits = 96
+
+// ParsePrefix reads a prefix in CIDR notation; the bits behind its length must be 0. No packet bears an IPv4-mapped
+// address, so a prefix of those is refused.
 func ParsePrefix(f *Findings, field, text string) netip.Prefix {
 	p, err := netip.ParsePrefix(text)
 	switch {
@@ -78,6 +82,12 @@ func ParsePrefix(f *Findings, field, text string) netip.Prefix {
 			fix = fmt.Sprintf("write %s/%d for the one address", a, a.BitLen())
 		}
 		f.Add(field, fmt.Sprintf("%q is no prefix", text), fix)
+	case p.Addr().Is4In6():
+		fix := "write it as IPv4, for example 10.1.0.0/24"
+		if bits := p.Bits() - mappedBits; bits >= 0 {
+			fix = fmt.Sprintf("write %s", netip.PrefixFrom(p.Addr().Unmap(), bits).Masked())
+		}
+		f.Add(field, fmt.Sprintf("%q is IPv4 written as IPv6", text), fix)
 	case p != p.Masked():
 		f.Add(field, fmt.Sprintf("%q has address bits behind its length", text), fmt.Sprintf("write %s", p.Masked()))
 	}

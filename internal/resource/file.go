@@ -26,7 +26,7 @@ const maximumDepth = 64
 func ReadFile(source string, text []byte) ([]*Document, []Mistake) {
 	r := &reader{source: source}
 	if len(text) > MaximumFile {
-		r.mistake(1, "", fmt.Sprintf("the file has %d bytes", len(text)), fmt.Sprintf("divide it into files of at most %d bytes", MaximumFile))
+		r.mistake(1, "", fmt.Sprintf("the file has more than %d bytes", MaximumFile), fmt.Sprintf("divide it into files of at most %d bytes", MaximumFile))
 		return nil, r.mistakes
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
