@@ -12,7 +12,7 @@ use crate::rules::{
 use flow::Hops;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::ip::Fragmentation;
-use wire::steering::{self, Direction, LOOP_GUARD};
+use wire::steering::{self, Direction, Encoding, LOOP_GUARD};
 use wire::{FiveTuple, IpPacket, MacAddress, ParseError, ethernet, icmp, ipv4, ipv6, tcp};
 
 /// The forwarder's address on attachments; VNFs have it as their gateway.
@@ -50,7 +50,7 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    fn new(place: PlaceId, direction: Direction, from: HopId, ip: &IpPacket) -> Arrival {
+    pub(crate) fn new(place: PlaceId, direction: Direction, from: HopId, ip: &IpPacket) -> Arrival {
         Arrival {
             place,
             from,
@@ -115,6 +115,10 @@ impl<F: Frame> Pipeline<F> {
         {
             return self.accept_edge(rules, id, edge, at, &header, frame, now, out);
         }
+        let is_labelled = matches!(header.ether_type, ethernet::MPLS | ethernet::NSH);
+        if is_labelled && !role.label_aware.is_empty() {
+            return self.accept_labelled(rules, at, &header, frame, now);
+        }
         let known = role
             .gateways
             .get(&(at.vlan, header.source))
@@ -162,15 +166,21 @@ impl<F: Frame> Pipeline<F> {
         if !own(parsed.tuple.destination()) {
             return Err(Drop::UnderlayNotOurs.into());
         }
-        if !steering::is_vxlan(&parsed) || parsed.fragmentation != Fragmentation::Whole {
+        let encoding =
+            Encoding::of(&parsed).filter(|_| parsed.fragmentation == Fragmentation::Whole);
+        let Some(encoding) = encoding else {
             return self.answer_echo(at, header, frame, &parsed, Drop::UnderlayNotOurs, out);
-        }
-        let taken = steering::decapsulate(packet, &parsed)?;
+        };
+        let taken = steering::decapsulate_from(encoding, packet, &parsed, rules)?;
         let from = *rules
             .peers
             .get(&taken.peer)
             .ok_or(Drop::TunnelUnknownPeer)?;
-        if taken.network != Some(underlay.network) {
+        // MPLS in UDP names no network.
+        if taken
+            .network
+            .is_some_and(|network| network != underlay.network)
+        {
             return Err(ParseError::VxlanUnknownNetwork.into());
         }
         let context = taken.context;
@@ -395,7 +405,12 @@ impl<F: Frame> Pipeline<F> {
 
     /// The connection a packet belongs to, as packets of its direction show it.
     #[inline]
-    fn connection(&mut self, place: PlaceId, ip: &IpPacket, now: u32) -> Result<FiveTuple, Reason> {
+    pub(crate) fn connection(
+        &mut self,
+        place: PlaceId,
+        ip: &IpPacket,
+        now: u32,
+    ) -> Result<FiveTuple, Reason> {
         if let Some(quoted) = ip.quoted {
             return Ok(quoted.reversed());
         }

@@ -40,6 +40,8 @@ named! {
         PathUnknown = "path_unknown",
         /// A service index that is none of the path's, or a stage this forwarder takes no part in.
         StageUnknown = "stage_unknown",
+        /// The service path has no identifier, and a hop wants NSH.
+        PathUnidentified = "path_unidentified",
         /// The packet has passed too many forwarders.
         LoopGuard = "loop_guard",
         /// Labels or NSH from an edge port: only classifiers affix them.

@@ -2,13 +2,14 @@
 
 use crate::arrival::{Arrival, edge_error};
 use crate::counters::{Drop, Event, Reason};
+use crate::encoded::encode;
 use crate::exits::{ExitKind, own_address, way};
 use crate::family::Family;
 use crate::frame::Frame;
 use crate::neighbours::{Lookup, Waiting, framed, question};
 use crate::pipeline::{Output, Pipeline};
 use crate::registry::HopId;
-use crate::rules::{AttachmentHop, EdgeHop, Hop, Rules};
+use crate::rules::{AttachmentHop, AttachmentKind, EdgeHop, Hop, Rules};
 use std::net::IpAddr;
 use wire::fragment::fragment_v4;
 use wire::steering::Direction;
@@ -41,7 +42,15 @@ impl<F: Frame> Pipeline<F> {
         let port = usize::from(exit.port);
         let length = exit.length();
         let (start, known) = (usize::from(arrival.offset), exit.is_known());
-        if exit.kind == ExitKind::Attachment {
+        if exit.kind == ExitKind::Encoded {
+            if !frame.reframe(start, arrival.length as usize, length) {
+                return Err(Drop::NoHeadroom.into());
+            }
+            encode(rules, arrival, key, hop, frame.data_mut())?;
+            if peer_way(rules, hop).is_some() {
+                return self.send_to_unknown(rules, hop, frame, now, out);
+            }
+        } else if exit.kind == ExitKind::Attachment {
             if !frame.reframe(start, arrival.length as usize, length) {
                 return Err(Drop::NoHeadroom.into());
             }
@@ -101,6 +110,14 @@ impl<F: Frame> Pipeline<F> {
         let send = |this: &mut Self, fragment: &[u8], out: &mut Output<F>| {
             let mut bytes = vec![0; exit.length()];
             bytes.extend_from_slice(fragment);
+            if exit.kind == ExitKind::Encoded {
+                encode(rules, arrival, key, hop, &mut bytes)?;
+                let Some((key, own)) = peer_way(rules, hop) else {
+                    out.make(usize::from(exit.port), bytes);
+                    return Ok(());
+                };
+                return this.send_made(rules, key, own, bytes, now, out);
+            }
             if exit.kind == ExitKind::Attachment {
                 exit.write_ethernet(&mut bytes, ether_type::<K>());
                 out.make(usize::from(exit.port), bytes);
@@ -335,6 +352,10 @@ fn attachment_error<K: Family>(
     error: icmp::Error,
     packet: &[u8],
 ) -> Option<(usize, Vec<u8>)> {
+    if matches!(attachment.kind, AttachmentKind::LabelAware(_)) {
+        // It would have to come with a context, and there is none towards the VNF itself.
+        return None;
+    }
     let way = way(attachment, arrival.direction.opposite());
     let mac = rules.ports.get(way.port)?.mac;
     let answer = if K::V6 {

@@ -3,9 +3,10 @@
 //! Rules say what the header is, neighbours which Ethernet address it begins with. Both change seldom, so a packet costs a copy
 //! and a few numbers. An exit knows the version of the neighbours it was made from and looks again when that is old.
 
+use crate::encoded::context_length;
 use crate::neighbours;
 use crate::registry::{HopId, PlaceId};
-use crate::rules::{AttachmentHop, Hop, PeerHop, Place, Rules, Side, Stage};
+use crate::rules::{AttachmentHop, AttachmentKind, Hop, PeerHop, Place, Rules, Side, Stage};
 use std::net::IpAddr;
 use wire::nsh::ServiceIndex;
 use wire::steering::{Direction, Encoding, SteeringContext};
@@ -28,6 +29,8 @@ pub(crate) enum ExitKind {
     TunnelV4,
     /// The same over IPv6.
     TunnelV6,
+    /// A tunnel or a VNF whose header is written field by field ([`crate::encoded`]).
+    Encoded,
     /// A VNF's interface.
     Attachment,
     /// A customer's network: who gets a packet depends on its destination.
@@ -146,10 +149,21 @@ impl Exit {
 
     fn to_peer(rules: &Rules, peer: &PeerHop) -> Exit {
         let length = peer.template.length();
-        let (Some(underlay), Encoding::VxlanMpls, TUNNEL_V4 | TUNNEL_V6) =
-            (&rules.underlay, peer.template.encoding(), length)
-        else {
+        let Some(underlay) = &rules.underlay else {
             return GONE;
+        };
+        let kind = match (peer.template.encoding(), length) {
+            (Encoding::VxlanMpls, TUNNEL_V4) => ExitKind::TunnelV4,
+            (Encoding::VxlanMpls, TUNNEL_V6) => ExitKind::TunnelV6,
+            _ => {
+                return Exit {
+                    mtu: peer.inner_mtu as u32,
+                    port: underlay.port as u16,
+                    length: length as u8,
+                    kind: ExitKind::Encoded,
+                    ..GONE
+                };
+            }
         };
         let context = SteeringContext {
             chain: ANY_LABEL,
@@ -172,10 +186,7 @@ impl Exit {
             version: 0,
             port: underlay.port as u16,
             length: length as u8,
-            kind: match length {
-                TUNNEL_V4 => ExitKind::TunnelV4,
-                _ => ExitKind::TunnelV6,
-            },
+            kind,
             ..GONE
         }
     }
@@ -187,12 +198,16 @@ impl Exit {
         };
         let mut header = [0; HEADER_LIMIT];
         let length = ethernet::Header::write(&mut header, way.mac, port.mac, way.vlan, 0);
+        let (kind, context) = match attachment.kind {
+            AttachmentKind::LabelAware(context) => (ExitKind::Encoded, context_length(context)),
+            AttachmentKind::Gateway | AttachmentKind::Transparent => (ExitKind::Attachment, 0),
+        };
         Exit {
             header,
             mtu: attachment.mtu as u32,
             port: way.port as u16,
-            length: length as u8,
-            kind: ExitKind::Attachment,
+            length: (length + context) as u8,
+            kind,
             is_known: true,
             ..GONE
         }

@@ -19,6 +19,7 @@ mod clock;
 pub mod control;
 pub mod counters;
 pub mod departure;
+mod encoded;
 mod exits;
 mod family;
 pub mod flow_files;

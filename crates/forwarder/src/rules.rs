@@ -12,13 +12,17 @@ mod hop;
 pub use classifier::{Classified, Classifier};
 pub use compile::compile;
 pub use error::RuleError;
-pub use hop::{AttachmentHop, AttachmentKind, AttachmentState, EdgeHop, Hop, PeerHop, Side};
+pub use hop::{
+    AttachmentHop, AttachmentKind, AttachmentState, Context, EdgeHop, Hop, PeerHop, Side,
+};
 
 use crate::prefix::Prefix;
 use crate::registry::{HopId, PlaceId};
 use crate::targets::Targets;
 use foldhash::HashMap;
 use std::net::IpAddr;
+use wire::nsh::ServicePathIdentifier;
+use wire::steering::{ServicePath, ServicePathMap};
 use wire::vxlan::Vni;
 use wire::{Label, MacAddress};
 
@@ -43,6 +47,8 @@ pub struct Rules {
     pub places: Vec<Option<Place>>,
     /// Service paths by chain label (even) and egress label.
     pub paths: HashMap<(Label, Label), Path>,
+    /// What service path identifiers stand for.
+    pub identified: HashMap<ServicePathIdentifier, ServicePath>,
     /// Peers by tunnel end point.
     pub peers: HashMap<IpAddr, HopId>,
     /// Bytes of the largest inner packet that every tunnel carries.
@@ -77,8 +83,25 @@ pub struct Port {
     pub gateways: HashMap<(u16, MacAddress), (HopId, Side)>,
     /// Transparent attachments, by VLAN.
     pub transparent: HashMap<u16, (HopId, Side)>,
+    /// Label-aware attachments.
+    pub label_aware: HashMap<Labelled, HopId>,
     /// Whether VNF instances are attached here.
     pub has_attachments: bool,
+}
+
+/// A label-aware VNF instance at a place of a service path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Labelled {
+    /// VLAN, 0 for none.
+    pub vlan: u16,
+    /// The instance's Ethernet address.
+    pub mac: MacAddress,
+    /// Even chain label.
+    pub chain: Label,
+    /// Egress label.
+    pub egress: Label,
+    /// The stage that leads into the VNF.
+    pub stage: u8,
 }
 
 /// Somewhere that keeps flow entries.
@@ -95,6 +118,8 @@ pub enum Place {
 pub struct Path {
     /// Number of VNFs.
     pub vnf_count: u8,
+    /// Service path identifiers, forward and reverse.
+    pub identifiers: Option<[ServicePathIdentifier; 2]>,
     /// By stage, from 1 at position 0; `None` where this forwarder takes no part.
     pub stages: Vec<Option<PlaceId>>,
 }
@@ -142,6 +167,7 @@ impl Rules {
             hops: Vec::new(),
             places: Vec::new(),
             paths: HashMap::default(),
+            identified: HashMap::default(),
             peers: HashMap::default(),
             smallest_inner_mtu: usize::from(u16::MAX),
             timeouts: flow::Timeouts::default(),
@@ -173,6 +199,17 @@ impl Rules {
             Some(Hop::Peer(peer)) => format!("forwarder:{}", peer.id),
             None => "gone".to_string(),
         }
+    }
+}
+
+impl ServicePathMap for Rules {
+    fn path(&self, identifier: ServicePathIdentifier) -> Option<ServicePath> {
+        self.identified.get(&identifier).copied()
+    }
+
+    fn identifier(&self, path: &ServicePath) -> Option<ServicePathIdentifier> {
+        let known = self.paths.get(&(path.chain, path.egress))?;
+        Some(known.identifiers?[path.direction as usize])
     }
 }
 

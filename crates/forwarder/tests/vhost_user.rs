@@ -265,6 +265,8 @@ fn rules(directory: &Path) -> contract::RuleSet {
             ..Default::default()
         }],
         paths: vec![contract::ServicePath {
+            nsh_forward_path: 0,
+            nsh_reverse_path: 0,
             chain_label: CHAIN,
             egress_label: EGRESS,
             customer: "acme".into(),

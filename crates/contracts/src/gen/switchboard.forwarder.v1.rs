@@ -235,6 +235,12 @@ pub struct ServicePath {
     /// Stages this forwarder takes part in.
     #[prost(message, repeated, tag = "6")]
     pub stages: ::prost::alloc::vec::Vec<Stage>,
+    /// Service path identifiers (RFC 8300, 24 bits) of the forward and of the reverse direction, unique in
+    /// the platform. Both 0: the path has none and crosses no peer and no VNF instance that speaks NSH.
+    #[prost(uint32, tag = "7")]
+    pub nsh_forward_path: u32,
+    #[prost(uint32, tag = "8")]
+    pub nsh_reverse_path: u32,
 }
 /// Stage z lies between the (z-1)-th VNF (or the ingress edge) and the z-th VNF
 /// (or the egress edge).
@@ -314,8 +320,10 @@ pub enum Encapsulation {
     Unspecified = 0,
     /// VXLAN (RFC 7348) carrying Ethernet, two MPLS labels (RFC 3032) and the packet.
     VxlanMpls = 1,
-    /// VXLAN-GPE carrying NSH (RFC 8300, MD type 1) and the packet.
+    /// VXLAN-GPE carrying NSH (RFC 8300, MD type 1) and the packet. Needs service path identifiers.
     VxlanGpeNsh = 2,
+    /// Two MPLS labels in UDP (RFC 7510) and the packet.
+    MplsInUdp = 3,
 }
 impl Encapsulation {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -327,6 +335,7 @@ impl Encapsulation {
             Self::Unspecified => "ENCAPSULATION_UNSPECIFIED",
             Self::VxlanMpls => "ENCAPSULATION_VXLAN_MPLS",
             Self::VxlanGpeNsh => "ENCAPSULATION_VXLAN_GPE_NSH",
+            Self::MplsInUdp => "ENCAPSULATION_MPLS_IN_UDP",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -335,6 +344,7 @@ impl Encapsulation {
             "ENCAPSULATION_UNSPECIFIED" => Some(Self::Unspecified),
             "ENCAPSULATION_VXLAN_MPLS" => Some(Self::VxlanMpls),
             "ENCAPSULATION_VXLAN_GPE_NSH" => Some(Self::VxlanGpeNsh),
+            "ENCAPSULATION_MPLS_IN_UDP" => Some(Self::MplsInUdp),
             _ => None,
         }
     }
@@ -348,9 +358,10 @@ pub enum AttachmentKind {
     Gateway = 1,
     /// Bump in the wire: a frame goes in at one port and comes out at the other.
     Transparent = 2,
-    /// The VNF sees MPLS labels (RFC 3032) on a shared port.
+    /// The VNF sees MPLS labels (RFC 3032) on a port that many paths share: chain label, then egress label, whose
+    /// TTL is the service index. It returns the packet with both, the service index less by one.
     LabelAwareMpls = 3,
-    /// The VNF sees NSH (RFC 8300) on a shared port.
+    /// The VNF sees NSH (RFC 8300, MD type 1) on a port that many paths share, and decrements the service index.
     LabelAwareNsh = 4,
 }
 impl AttachmentKind {

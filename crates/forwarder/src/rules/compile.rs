@@ -1,18 +1,21 @@
+mod paths;
+
 use super::classifier::classifiers;
 use super::error::RuleError;
 use super::fields::{
     Result, address, device, each, even_label, label, mac, mtu, prefix, seed, timeouts, vlan,
 };
-use super::hop::{AttachmentHop, AttachmentKind, AttachmentState, EdgeHop, Hop, PeerHop, Side};
-use super::{End, Path, Place, Port, Rules, Stage, Underlay};
+use super::hop::{
+    AttachmentHop, AttachmentKind, AttachmentState, Context, EdgeHop, Hop, PeerHop, Side,
+};
+use super::{Labelled, Place, Port, Rules, Underlay};
 use crate::registry::{HopId, HopName, PlaceId, PlaceName, Registry};
-use crate::targets::{Target, Targets};
 use contracts::forwarder as contract;
 use foldhash::HashMap;
 use std::net::IpAddr;
-use wire::steering::TunnelTemplate;
+use wire::steering::{Encoding, TunnelTemplate};
 use wire::vxlan::Vni;
-use wire::{Label, MacAddress};
+use wire::MacAddress;
 
 const VNF_LIMIT: u32 = 250;
 
@@ -80,6 +83,7 @@ impl<'a> Compiler<'a> {
                 edges: HashMap::default(),
                 gateways: HashMap::default(),
                 transparent: HashMap::default(),
+                label_aware: HashMap::default(),
                 has_attachments: false,
             });
         }
@@ -147,15 +151,13 @@ impl<'a> Compiler<'a> {
             .underlay
             .as_ref()
             .ok_or_else(|| RuleError::new("underlay", "peers need an underlay"))?;
-        if !matches!(
-            peer.encapsulation(),
-            contract::Encapsulation::Unspecified | contract::Encapsulation::VxlanMpls
-        ) {
-            return Err(RuleError::new(
-                format!("{field}.encapsulation"),
-                "this forwarder speaks ENCAPSULATION_VXLAN_MPLS",
-            ));
-        }
+        let encoding = match peer.encapsulation() {
+            contract::Encapsulation::Unspecified | contract::Encapsulation::VxlanMpls => {
+                Encoding::VxlanMpls
+            }
+            contract::Encapsulation::VxlanGpeNsh => Encoding::VxlanGpeNsh,
+            contract::Encapsulation::MplsInUdp => Encoding::MplsInUdp,
+        };
         let address = address(&format!("{field}.address"), &peer.address)?;
         let family = |other: IpAddr| other.is_ipv4() == address.is_ipv4();
         let source = underlay.addresses.iter().find(|own| family(own.address()));
@@ -171,11 +173,10 @@ impl<'a> Compiler<'a> {
             self.gateway(field, address)?
         };
         let mac = self.rules.ports[underlay.port].mac;
-        let template = TunnelTemplate::new(
-            mac,
-            MacAddress::default(),
-            source.address(),
-            address,
+        let template = TunnelTemplate::with_encoding(
+            encoding,
+            (mac, MacAddress::default()),
+            (source.address(), address),
             underlay.network,
         );
         let template = template.ok_or_else(|| {
@@ -269,6 +270,10 @@ impl<'a> Compiler<'a> {
                 ),
             ];
             let kind = hop.kind;
+            let (chain, egress) = (
+                even_label(&format!("{field}.chain_label"), attachment.chain_label)?,
+                label(&format!("{field}.egress_label"), attachment.egress_label)?,
+            );
             let identity = format!("{}/{}", attachment.vnf, attachment.instance);
             let id = self.add_hop(
                 &field,
@@ -282,6 +287,20 @@ impl<'a> Compiler<'a> {
                 let other = match kind {
                     AttachmentKind::Gateway => port.gateways.insert((vlan, mac), (id, side)),
                     AttachmentKind::Transparent => port.transparent.insert(vlan, (id, side)),
+                    AttachmentKind::LabelAware(_) => {
+                        let labelled = Labelled {
+                            vlan,
+                            mac,
+                            chain,
+                            egress,
+                            stage: attachment.stage as u8,
+                        };
+                        // Both sides are the same interface where there is but one.
+                        let other = port.label_aware.insert(labelled, id);
+                        other
+                            .filter(|&other| other != id)
+                            .map(|other| (other, side))
+                    }
                 };
                 if other.is_some() {
                     return Err(RuleError::new(
@@ -302,14 +321,10 @@ impl<'a> Compiler<'a> {
         let kind = match attachment.kind() {
             contract::AttachmentKind::Gateway => AttachmentKind::Gateway,
             contract::AttachmentKind::Transparent => AttachmentKind::Transparent,
-            other => {
-                return Err(RuleError::new(
-                    format!("{field}.kind"),
-                    format!(
-                        "{} is not served here; use ATTACHMENT_KIND_GATEWAY or ATTACHMENT_KIND_TRANSPARENT",
-                        other.as_str_name()
-                    ),
-                ));
+            contract::AttachmentKind::LabelAwareMpls => AttachmentKind::LabelAware(Context::Mpls),
+            contract::AttachmentKind::LabelAwareNsh => AttachmentKind::LabelAware(Context::Nsh),
+            contract::AttachmentKind::Unspecified => {
+                return Err(RuleError::new(format!("{field}.kind"), "give a kind"));
             }
         };
         let state = match attachment.state() {
@@ -323,7 +338,7 @@ impl<'a> Compiler<'a> {
         let ingress_port = self.port(&format!("{field}.ingress_port"), &attachment.ingress_port)?;
         let egress_port = self.port(&format!("{field}.egress_port"), &attachment.egress_port)?;
         let (ingress_mac, egress_mac) = match kind {
-            AttachmentKind::Gateway => (
+            AttachmentKind::Gateway | AttachmentKind::LabelAware(_) => (
                 mac(&format!("{field}.ingress_mac"), &attachment.ingress_mac)?,
                 mac(&format!("{field}.egress_mac"), &attachment.egress_mac)?,
             ),
@@ -361,138 +376,6 @@ impl<'a> Compiler<'a> {
             mtu: mtu(&format!("{field}.mtu"), attachment.mtu)?,
             stage_before: self.place(field, stage(attachment.stage))?,
             stage_behind: self.place(field, stage(attachment.stage + 1))?,
-        })
-    }
-
-    fn paths(&mut self) -> Result<()> {
-        for (index, path) in self.set.paths.iter().enumerate() {
-            let field = format!("paths[{index}]");
-            let chain = even_label(&format!("{field}.chain_label"), path.chain_label)?;
-            let egress = label(&format!("{field}.egress_label"), path.egress_label)?;
-            if path.vnf_count > VNF_LIMIT {
-                return Err(RuleError::new(
-                    field + ".vnf_count",
-                    format!("give at most {VNF_LIMIT}"),
-                ));
-            }
-            let mut stages = vec![None; path.vnf_count as usize + 1];
-            for (index, stage) in path.stages.iter().enumerate() {
-                let field = format!("{field}.stages[{index}]");
-                let place = self.stage(&field, path, stage, chain, egress)?;
-                if stages[stage.number as usize - 1].replace(place).is_some() {
-                    return Err(RuleError::new(
-                        field + ".number",
-                        format!("stage {} is listed twice", stage.number),
-                    ));
-                }
-            }
-            let compiled = Path {
-                vnf_count: path.vnf_count as u8,
-                stages,
-            };
-            if self.rules.paths.insert((chain, egress), compiled).is_some() {
-                return Err(RuleError::new(
-                    field,
-                    format!(
-                        "the path {} {} is listed twice",
-                        path.chain_label, path.egress_label
-                    ),
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn stage(
-        &mut self,
-        field: &str,
-        path: &contract::ServicePath,
-        stage: &contract::Stage,
-        chain: Label,
-        egress: Label,
-    ) -> Result<PlaceId> {
-        if !(1..=path.vnf_count + 1).contains(&stage.number) {
-            return Err(RuleError::new(
-                format!("{field}.number"),
-                format!("give 1 to {}", path.vnf_count + 1),
-            ));
-        }
-        let name = PlaceName::Stage {
-            chain: chain.get(),
-            egress: egress.get(),
-            stage: stage.number,
-        };
-        let place = self.place(field, name)?;
-        let compiled = Stage {
-            chain_label: chain,
-            egress_label: egress,
-            number: stage.number as u8,
-            vnf_count: path.vnf_count as u8,
-            customer: path.customer.clone(),
-            chain: path.chain.clone(),
-            downstream: self.end(&format!("{field}.downstream"), stage.downstream.as_ref())?,
-            upstream: self.end(&format!("{field}.upstream"), stage.upstream.as_ref())?,
-        };
-        *slot(&mut self.rules.places, place.index()) = Some(Place::Stage(Box::new(compiled)));
-        Ok(place)
-    }
-
-    fn end(&self, field: &str, end: Option<&contract::StageEnd>) -> Result<End> {
-        let (mut local, mut remote) = (Vec::new(), Vec::new());
-        for (index, target) in end.iter().flat_map(|end| &end.local).enumerate() {
-            let field = format!("{field}.local[{index}]");
-            let name = match &target.target {
-                Some(contract::local_target::Target::Attachment(id)) => {
-                    HopName::Attachment(id.clone())
-                }
-                Some(contract::local_target::Target::Edge(id)) => HopName::Edge(id.clone()),
-                None => return Err(RuleError::new(field, "name an attachment or an edge")),
-            };
-            local.push(self.target(&field, &name, target.weight, &target.prefixes)?);
-        }
-        for (index, target) in end.iter().flat_map(|end| &end.remote).enumerate() {
-            let field = format!("{field}.remote[{index}]");
-            remote.push(self.target(
-                &field,
-                &HopName::Peer(target.peer.clone()),
-                target.weight,
-                &target.prefixes,
-            )?);
-        }
-        let seed = self.rules.selection_seed;
-        let targets = |list| {
-            Targets::new(seed, list).ok_or_else(|| RuleError::new(field, "too many targets"))
-        };
-        let all = local.iter().cloned().chain(remote).collect();
-        Ok(End {
-            local: targets(local)?,
-            all: targets(all)?,
-        })
-    }
-
-    fn target(
-        &self,
-        field: &str,
-        name: &HopName,
-        weight: u32,
-        prefixes: &[String],
-    ) -> Result<Target> {
-        let (hop, identity) = self
-            .hops
-            .get(name)
-            .ok_or_else(|| RuleError::new(field, format!("{name:?} is not in this rule set")))?;
-        let weight = u16::try_from(weight)
-            .map_err(|_| RuleError::new(format!("{field}.weight"), "give 0 to 65535"))?;
-        let keeps_only = match self.rules.hop(*hop) {
-            Some(Hop::Attachment(attachment)) => attachment.state != AttachmentState::Active,
-            Some(Hop::Peer(peer)) => !peer.alive,
-            _ => false,
-        };
-        Ok(Target {
-            hop: *hop,
-            identity: identity.clone(),
-            weight: if keeps_only { 0 } else { weight },
-            prefixes: each(field, "prefixes", prefixes, prefix)?,
         })
     }
 

@@ -34,6 +34,17 @@ pub enum AttachmentKind {
     Gateway,
     /// Bump in the wire.
     Transparent,
+    /// It reads the steering context, on a port that many paths share.
+    LabelAware(Context),
+}
+
+/// How a label-aware VNF sees the steering context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Context {
+    /// Two label stack entries (RFC 3032).
+    Mpls,
+    /// A network service header (RFC 8300).
+    Nsh,
 }
 
 /// What connections an attachment gets.

@@ -3,6 +3,7 @@
 use crate::frames::{packet, rewrite, tuple, unreachable};
 use crate::network::{Network, names};
 use crate::plan::{Plan, chain, edge, instance};
+use contracts::forwarder::AttachmentKind;
 use std::collections::HashMap;
 use wire::{IpPacket, tcp, udp};
 
@@ -80,7 +81,7 @@ fn a_chain_without_vnfs_joins_its_edges() {
 #[test]
 fn transparent_instances_pass_frames_through() {
     let mut bump = instance(1, "bump", 100);
-    bump.transparent = true;
+    bump.kind = AttachmentKind::Transparent;
     let vnfs = vec![vec![bump], vec![instance(1, "gate", 100)]];
     let mut network = Network::new(Plan::new(2, chain(0, vnfs, 1)));
     let chain = network.plan.chains[0].clone();

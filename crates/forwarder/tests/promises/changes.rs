@@ -187,7 +187,7 @@ fn ports_that_change_places_in_the_rules_keep_their_neighbours_and_waiting_packe
     network.change(|plan| {
         // A port whose name sorts before the others moves them all by one.
         plan.chains[0].vnfs[0].push(crate::plan::Instance {
-            transparent: true,
+            kind: contracts::forwarder::AttachmentKind::Transparent,
             ..instance(1, "aaa", 100)
         });
     });

@@ -3,7 +3,7 @@
 use crate::frames::{frame, packet, tuple};
 use crate::network::{HOST_MAC, Network, port_mac};
 use crate::plan::{Plan, chain, instance};
-use contracts::forwarder::Encapsulation;
+use contracts::forwarder::{AttachmentKind, Encapsulation};
 use forwarder::frame::HeapFrame;
 use forwarder::pipeline::Output;
 use wire::tcp;
@@ -45,6 +45,13 @@ fn seeds(network: &mut Network) -> Vec<Seed> {
         seeds.push(Seed {
             site: 0,
             port: "wan",
+            frame,
+        });
+    }
+    for frame in std::mem::take(&mut network.labelled) {
+        seeds.push(Seed {
+            site: 1,
+            port: "vnf-aware",
             frame,
         });
     }
@@ -90,36 +97,55 @@ fn offer(network: &mut Network, site: usize, port: usize, frame: &[u8]) {
 
 fn network(encapsulation: Encapsulation) -> Network {
     let mut bump = instance(1, "bump", 100);
-    bump.transparent = true;
+    bump.kind = AttachmentKind::Transparent;
+    let mut aware = instance(1, "aware", 100);
+    aware.kind = match encapsulation {
+        Encapsulation::VxlanGpeNsh => AttachmentKind::LabelAwareNsh,
+        _ => AttachmentKind::LabelAwareMpls,
+    };
     let mut plan = Plan::new(
         2,
-        chain(0, vec![vec![instance(1, "a", 100)], vec![bump]], 1),
+        chain(
+            0,
+            vec![vec![instance(1, "a", 100)], vec![bump], vec![aware]],
+            1,
+        ),
     );
-    plan.encapsulation = encapsulation;
+    plan.encapsulations = vec![encapsulation];
     Network::new(plan)
 }
 
+const ENCAPSULATIONS: [Encapsulation; 3] = [
+    Encapsulation::VxlanMpls,
+    Encapsulation::VxlanGpeNsh,
+    Encapsulation::MplsInUdp,
+];
+
 #[test]
 fn frames_cut_at_every_length_end_in_exactly_one_place() {
-    let mut network = network(Encapsulation::VxlanMpls);
-    for seed in seeds(&mut network) {
-        let port = network.port(seed.site, seed.port);
-        for length in 0..=seed.frame.len() {
-            offer(&mut network, seed.site, port, &seed.frame[..length]);
+    for encapsulation in ENCAPSULATIONS {
+        let mut network = network(encapsulation);
+        for seed in seeds(&mut network) {
+            let port = network.port(seed.site, seed.port);
+            for length in 0..=seed.frame.len() {
+                offer(&mut network, seed.site, port, &seed.frame[..length]);
+            }
         }
     }
 }
 
 #[test]
 fn frames_with_any_byte_changed_end_in_exactly_one_place() {
-    let mut network = network(Encapsulation::VxlanMpls);
-    for seed in seeds(&mut network) {
-        let port = network.port(seed.site, seed.port);
-        for at in 0..seed.frame.len() {
-            for change in [0x01, 0x80, 0xff] {
-                let mut frame = seed.frame.clone();
-                frame[at] ^= change;
-                offer(&mut network, seed.site, port, &frame);
+    for encapsulation in ENCAPSULATIONS {
+        let mut network = network(encapsulation);
+        for seed in seeds(&mut network) {
+            let port = network.port(seed.site, seed.port);
+            for at in 0..seed.frame.len() {
+                for change in [0x01, 0x80, 0xff] {
+                    let mut frame = seed.frame.clone();
+                    frame[at] ^= change;
+                    offer(&mut network, seed.site, port, &frame);
+                }
             }
         }
     }
@@ -127,11 +153,13 @@ fn frames_with_any_byte_changed_end_in_exactly_one_place() {
 
 #[test]
 fn every_frame_at_every_port_ends_in_exactly_one_place() {
-    let mut network = network(Encapsulation::VxlanMpls);
-    for seed in seeds(&mut network) {
-        for site in 0..2 {
-            for port in 0..8 {
-                offer(&mut network, site, port, &seed.frame);
+    for encapsulation in ENCAPSULATIONS {
+        let mut network = network(encapsulation);
+        for seed in seeds(&mut network) {
+            for site in 0..2 {
+                for port in 0..9 {
+                    offer(&mut network, site, port, &seed.frame);
+                }
             }
         }
     }

@@ -1,8 +1,8 @@
 //! The simulated world: forwarders joined by one underlay, hosts at edges, instances at attachments.
 
 use crate::frames;
-use crate::plan::{self, Plan, edge_port, interface_mac, interface_vlan, site_name};
-use contracts::forwarder as contract;
+use crate::plan::{self, Plan, edge_port, interface_mac, interface_vlan, shared_mac, site_name};
+use contracts::forwarder::{self as contract, AttachmentKind};
 use forwarder::frame::{Frame, HeapFrame};
 use forwarder::pipeline::{Output, Pipeline, Settings};
 use forwarder::registry::Registry;
@@ -56,6 +56,8 @@ pub struct Network {
     pub silent: bool,
     /// Frames over the underlay.
     pub tunnelled: Vec<Vec<u8>>,
+    /// Frames that label-aware instances returned.
+    pub labelled: Vec<Vec<u8>>,
     /// Loop protection of the simulation itself.
     budget: usize,
 }
@@ -93,6 +95,7 @@ impl Network {
             deliveries: Vec::new(),
             silent: false,
             tunnelled: Vec::new(),
+            labelled: Vec::new(),
             budget: 0,
         };
         network.apply();
@@ -279,6 +282,9 @@ impl Network {
     /// An instance sends what came in by one side out of the other.
     fn instance(&mut self, site: usize, port: &str, frame: &[u8]) {
         let header = ethernet::Header::parse(frame).unwrap();
+        if matches!(header.ether_type, ethernet::MPLS | ethernet::NSH) {
+            return self.label_aware(site, port, &header, frame);
+        }
         let payload = frame[header.length..].to_vec();
         let found = self.find_interface(site, port, &header);
         let Some((chain, position, instance, forward)) = found else {
@@ -296,7 +302,7 @@ impl Network {
         {
             return;
         }
-        let (out, source, destination) = if instance.transparent {
+        let (out, source, destination) = if instance.kind == AttachmentKind::Transparent {
             let side = if forward { "out" } else { "in" };
             let out = format!("{}-{side}", instance.name);
             (out, header.source, header.destination)
@@ -314,6 +320,53 @@ impl Network {
         self.queue.push_back((site, out, answer));
     }
 
+    /// A label-aware instance reads where the packet is, takes one off the service index and sends it back.
+    fn label_aware(&mut self, site: usize, port: &str, header: &ethernet::Header, frame: &[u8]) {
+        let name = port.strip_prefix("vnf-").unwrap();
+        assert_eq!(header.destination, shared_mac(name), "{port}");
+        let mut context = frame[header.length..].to_vec();
+        let word = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+        let (label, reverse, index_at, inner_at) = if header.ether_type == ethernet::NSH {
+            let path = word(&context[4..8]) >> 8;
+            let label = path / 16;
+            assert_eq!(path % 16, 3, "an identifier of the plan's");
+            (label & !1, label & 1 == 1, 7, 24)
+        } else {
+            let top = word(&context[..4]) >> 12;
+            (top & !1, top & 1 == 1, 7, 8)
+        };
+        let number = self
+            .plan
+            .versions()
+            .position(|chain| chain.label == label)
+            .unwrap();
+        let chain = self.plan.versions().nth(number).unwrap();
+        let passed = usize::from(255 - context[index_at]);
+        let position = match reverse {
+            false => passed,
+            true => chain.vnfs.len() - 1 - passed,
+        };
+        let known = chain.vnfs[position]
+            .iter()
+            .any(|one| one.name == name && one.site == site);
+        assert!(known, "{name} is not VNF {position} of the chain");
+        self.visits.push(Visit {
+            instance: name.to_string(),
+            chain: number,
+            position,
+            forward: !reverse,
+        });
+        assert!(matches!(context[inner_at] >> 4, 4 | 6));
+        context[index_at] -= 1;
+        let mut answer = frame[..header.length].to_vec();
+        answer[..6].copy_from_slice(&header.source.0);
+        answer[6..12].copy_from_slice(&header.destination.0);
+        answer.extend(context);
+        self.labelled.push(answer.clone());
+        let out = self.port(site, port);
+        self.queue.push_back((site, out, answer));
+    }
+
     fn find_interface(
         &self,
         site: usize,
@@ -324,7 +377,7 @@ impl Network {
             for (position, instances) in chain.vnfs.iter().enumerate() {
                 for instance in instances.iter().filter(|instance| instance.site == site) {
                     let here = |side: &str| port == format!("{}-{side}", instance.name);
-                    if instance.transparent
+                    if instance.kind == AttachmentKind::Transparent
                         && u32::from(header.vlan) == interface_vlan(chain.label, position)
                     {
                         if here("in") || here("out") {

@@ -1,7 +1,7 @@
 //! Rules for all forwarders of a small platform from a description of its chains: what a Local Switchboard does.
 
 use contract::local_target::Target;
-use contracts::forwarder as contract;
+use contracts::forwarder::{self as contract, AttachmentKind};
 use std::collections::BTreeMap;
 use wire::MacAddress;
 
@@ -12,7 +12,7 @@ pub struct Instance {
     pub name: String,
     pub weight: u32,
     pub state: contract::AttachmentState,
-    pub transparent: bool,
+    pub kind: AttachmentKind,
 }
 
 /// A customer's network.
@@ -47,7 +47,8 @@ pub struct Plan {
     /// Versions of chains that get no new connections: they have paths and attachments, but no classifiers.
     pub retired: Vec<Chain>,
     pub wan_mtu: u32,
-    pub encapsulation: contract::Encapsulation,
+    /// Drawn from by pair of sites.
+    pub encapsulations: Vec<contract::Encapsulation>,
 }
 
 /// An instance that takes new connections.
@@ -57,7 +58,7 @@ pub fn instance(site: usize, name: &str, weight: u32) -> Instance {
         name: name.into(),
         weight,
         state: contract::AttachmentState::Active,
-        transparent: false,
+        kind: AttachmentKind::Gateway,
     }
 }
 
@@ -96,7 +97,7 @@ impl Plan {
             chains: vec![chain],
             retired: Vec::new(),
             wan_mtu: 1600,
-            encapsulation: contract::Encapsulation::VxlanMpls,
+            encapsulations: vec![contract::Encapsulation::VxlanMpls],
         }
     }
 
@@ -156,7 +157,8 @@ impl Plan {
                 .map(|other| contract::Peer {
                     id: peer_name(other),
                     address: format!("198.18.0.{}", other + 1),
-                    encapsulation: self.encapsulation.into(),
+                    encapsulation: self.encapsulations[(site + other) % self.encapsulations.len()]
+                        .into(),
                     alive: true,
                 })
                 .collect(),
@@ -199,6 +201,16 @@ pub fn interface_mac(label: u32, position: usize, instance: &str, egress: bool) 
         position as u8,
         u8::from(egress),
     ])
+}
+
+/// The Ethernet address of the one interface of a label-aware instance.
+pub fn shared_mac(instance: &str) -> MacAddress {
+    interface_mac(0, 0, instance, false)
+}
+
+/// The service path identifier of a direction of the path with a label.
+pub fn identifier(label: u32, reverse: bool) -> u32 {
+    (label + u32::from(reverse)) * 16 + 3
 }
 
 /// The VLAN of a transparent instance for a chain's label and position.
@@ -258,29 +270,25 @@ impl Chain {
     }
 
     fn attachment(&self, position: usize, instance: &Instance) -> contract::Attachment {
-        let (kind, ports, macs, vlan) = if instance.transparent {
-            let vlan = interface_vlan(self.label, position);
-            let ports = [
-                format!("{}-in", instance.name),
-                format!("{}-out", instance.name),
-            ];
-            (
-                contract::AttachmentKind::Transparent,
-                ports,
-                [Vec::new(), Vec::new()],
-                vlan,
-            )
-        } else {
-            let macs = [false, true].map(|egress| {
-                interface_mac(self.label, position, &instance.name, egress)
-                    .0
-                    .to_vec()
-            });
-            let ports = [
-                format!("vnf-{}", instance.name),
-                format!("vnf-{}", instance.name),
-            ];
-            (contract::AttachmentKind::Gateway, ports, macs, 0)
+        let port = format!("vnf-{}", instance.name);
+        let (ports, macs, vlan) = match instance.kind {
+            AttachmentKind::Transparent => {
+                let ports = ["in", "out"].map(|side| format!("{}-{side}", instance.name));
+                let vlan = interface_vlan(self.label, position);
+                (ports, [Vec::new(), Vec::new()], vlan)
+            }
+            AttachmentKind::LabelAwareMpls | AttachmentKind::LabelAwareNsh => {
+                let mac = shared_mac(&instance.name).0.to_vec();
+                ([port.clone(), port], [mac.clone(), mac], 0)
+            }
+            _ => {
+                let macs = [false, true].map(|egress| {
+                    interface_mac(self.label, position, &instance.name, egress)
+                        .0
+                        .to_vec()
+                });
+                ([port.clone(), port], macs, 0)
+            }
         };
         let [ingress_port, egress_port] = ports;
         let [ingress_mac, egress_mac] = macs;
@@ -288,7 +296,7 @@ impl Chain {
             id: self.attachment_id(position, instance),
             vnf: format!("vnf{position}"),
             instance: instance.name.clone(),
-            kind: kind.into(),
+            kind: instance.kind.into(),
             state: instance.state.into(),
             ingress_port,
             egress_port,
@@ -354,6 +362,8 @@ impl Chain {
             chain: "chain".into(),
             vnf_count: self.vnfs.len() as u32,
             stages,
+            nsh_forward_path: identifier(self.label, false),
+            nsh_reverse_path: identifier(self.label, true),
         })
     }
 }

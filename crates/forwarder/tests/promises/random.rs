@@ -3,7 +3,7 @@
 use crate::frames::{packet, tuple};
 use crate::network::{Network, names};
 use crate::plan::{Plan, chain, instance};
-use contracts::forwarder::AttachmentState;
+use contracts::forwarder::{AttachmentKind, AttachmentState, Encapsulation};
 use wire::{FiveTuple, tcp};
 
 /// SplitMix64.
@@ -31,12 +31,26 @@ fn platform(draw: &mut Draw) -> Plan {
                 &format!("i{position}{number}"),
                 1 + draw.below(300) as u32,
             );
-            drawn.transparent = draw.below(4) == 0;
+            drawn.kind = match draw.below(6) {
+                0 => AttachmentKind::Transparent,
+                1 => AttachmentKind::LabelAwareMpls,
+                2 => AttachmentKind::LabelAwareNsh,
+                _ => AttachmentKind::Gateway,
+            };
             instances.push(drawn);
         }
         vnfs.push(instances);
     }
-    Plan::new(sites, chain(draw.below(sites), vnfs, draw.below(sites)))
+    let mut plan = Plan::new(sites, chain(draw.below(sites), vnfs, draw.below(sites)));
+    let encapsulations = [
+        Encapsulation::VxlanMpls,
+        Encapsulation::VxlanGpeNsh,
+        Encapsulation::MplsInUdp,
+    ];
+    plan.encapsulations = (0..1 + draw.below(3))
+        .map(|_| encapsulations[draw.below(3)])
+        .collect();
+    plan
 }
 
 /// Changes weights, drains instances that have company, and adds instances.

@@ -183,12 +183,24 @@ const WRONG: &[(&str, &str, Change)] = &[
             }];
         },
     ),
+    ("attachments[0].kind", "give a kind", |set| {
+        set.attachments[0].kind = 0
+    }),
     (
-        "attachments[0].kind",
-        "ATTACHMENT_KIND_LABEL_AWARE_MPLS is not served here",
+        "paths[0].nsh_forward_path",
+        "attachment \"acme-1000-0-a\" speaks NSH; give both service path identifiers",
         |set| {
-            set.attachments[0].kind = contract::AttachmentKind::LabelAwareMpls.into();
+            set.attachments[0].kind = contract::AttachmentKind::LabelAwareNsh.into();
+            (set.paths[0].nsh_forward_path, set.paths[0].nsh_reverse_path) = (0, 0);
         },
+    ),
+    ("paths[0].nsh_reverse_path", "give 1 to 16777215", |set| {
+        set.paths[0].nsh_reverse_path = 1 << 24
+    }),
+    (
+        "paths[0].nsh_reverse_path",
+        "is another service path's too",
+        |set| set.paths[0].nsh_reverse_path = set.paths[0].nsh_forward_path,
     ),
     ("attachments[0].state", "give a state", |set| {
         set.attachments[0].state = 0

@@ -32,8 +32,10 @@ const (
 	Encapsulation_ENCAPSULATION_UNSPECIFIED Encapsulation = 0
 	// VXLAN (RFC 7348) carrying Ethernet, two MPLS labels (RFC 3032) and the packet.
 	Encapsulation_ENCAPSULATION_VXLAN_MPLS Encapsulation = 1
-	// VXLAN-GPE carrying NSH (RFC 8300, MD type 1) and the packet.
+	// VXLAN-GPE carrying NSH (RFC 8300, MD type 1) and the packet. Needs service path identifiers.
 	Encapsulation_ENCAPSULATION_VXLAN_GPE_NSH Encapsulation = 2
+	// Two MPLS labels in UDP (RFC 7510) and the packet.
+	Encapsulation_ENCAPSULATION_MPLS_IN_UDP Encapsulation = 3
 )
 
 // Enum value maps for Encapsulation.
@@ -42,11 +44,13 @@ var (
 		0: "ENCAPSULATION_UNSPECIFIED",
 		1: "ENCAPSULATION_VXLAN_MPLS",
 		2: "ENCAPSULATION_VXLAN_GPE_NSH",
+		3: "ENCAPSULATION_MPLS_IN_UDP",
 	}
 	Encapsulation_value = map[string]int32{
 		"ENCAPSULATION_UNSPECIFIED":   0,
 		"ENCAPSULATION_VXLAN_MPLS":    1,
 		"ENCAPSULATION_VXLAN_GPE_NSH": 2,
+		"ENCAPSULATION_MPLS_IN_UDP":   3,
 	}
 )
 
@@ -86,9 +90,10 @@ const (
 	AttachmentKind_ATTACHMENT_KIND_GATEWAY AttachmentKind = 1
 	// Bump in the wire: a frame goes in at one port and comes out at the other.
 	AttachmentKind_ATTACHMENT_KIND_TRANSPARENT AttachmentKind = 2
-	// The VNF sees MPLS labels (RFC 3032) on a shared port.
+	// The VNF sees MPLS labels (RFC 3032) on a port that many paths share: chain label, then egress label, whose
+	// TTL is the service index. It returns the packet with both, the service index less by one.
 	AttachmentKind_ATTACHMENT_KIND_LABEL_AWARE_MPLS AttachmentKind = 3
-	// The VNF sees NSH (RFC 8300) on a shared port.
+	// The VNF sees NSH (RFC 8300, MD type 1) on a port that many paths share, and decrements the service index.
 	AttachmentKind_ATTACHMENT_KIND_LABEL_AWARE_NSH AttachmentKind = 4
 )
 
@@ -1264,9 +1269,13 @@ type ServicePath struct {
 	// Number of VNFs; stages are numbered 1 to vnf_count + 1.
 	VnfCount uint32 `protobuf:"varint,5,opt,name=vnf_count,json=vnfCount,proto3" json:"vnf_count,omitempty"`
 	// Stages this forwarder takes part in.
-	Stages        []*Stage `protobuf:"bytes,6,rep,name=stages,proto3" json:"stages,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Stages []*Stage `protobuf:"bytes,6,rep,name=stages,proto3" json:"stages,omitempty"`
+	// Service path identifiers (RFC 8300, 24 bits) of the forward and of the reverse direction, unique in
+	// the platform. Both 0: the path has none and crosses no peer and no VNF instance that speaks NSH.
+	NshForwardPath uint32 `protobuf:"varint,7,opt,name=nsh_forward_path,json=nshForwardPath,proto3" json:"nsh_forward_path,omitempty"`
+	NshReversePath uint32 `protobuf:"varint,8,opt,name=nsh_reverse_path,json=nshReversePath,proto3" json:"nsh_reverse_path,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ServicePath) Reset() {
@@ -1339,6 +1348,20 @@ func (x *ServicePath) GetStages() []*Stage {
 		return x.Stages
 	}
 	return nil
+}
+
+func (x *ServicePath) GetNshForwardPath() uint32 {
+	if x != nil {
+		return x.NshForwardPath
+	}
+	return 0
+}
+
+func (x *ServicePath) GetNshReversePath() uint32 {
+	if x != nil {
+		return x.NshReversePath
+	}
+	return 0
 }
 
 // Stage z lies between the (z-1)-th VNF (or the ingress edge) and the z-th VNF
@@ -1796,7 +1819,7 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\x11destination_ports\x18\x05 \x03(\v2#.switchboard.forwarder.v1.PortRangeR\x10destinationPorts\"5\n" +
 	"\tPortRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\rR\x04last\"\xd9\x01\n" +
+	"\x04last\x18\x02 \x01(\rR\x04last\"\xad\x02\n" +
 	"\vServicePath\x12\x1f\n" +
 	"\vchain_label\x18\x01 \x01(\rR\n" +
 	"chainLabel\x12!\n" +
@@ -1804,7 +1827,9 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\bcustomer\x18\x03 \x01(\tR\bcustomer\x12\x14\n" +
 	"\x05chain\x18\x04 \x01(\tR\x05chain\x12\x1b\n" +
 	"\tvnf_count\x18\x05 \x01(\rR\bvnfCount\x127\n" +
-	"\x06stages\x18\x06 \x03(\v2\x1f.switchboard.forwarder.v1.StageR\x06stages\"\xa3\x01\n" +
+	"\x06stages\x18\x06 \x03(\v2\x1f.switchboard.forwarder.v1.StageR\x06stages\x12(\n" +
+	"\x10nsh_forward_path\x18\a \x01(\rR\x0enshForwardPath\x12(\n" +
+	"\x10nsh_reverse_path\x18\b \x01(\rR\x0enshReversePath\"\xa3\x01\n" +
 	"\x05Stage\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12B\n" +
 	"\n" +
@@ -1836,11 +1861,12 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\rudp_unreplied\x18\x04 \x01(\rR\fudpUnreplied\x12\x1f\n" +
 	"\vudp_replied\x18\x05 \x01(\rR\n" +
 	"udpReplied\x12\x12\n" +
-	"\x04icmp\x18\x06 \x01(\rR\x04icmp*m\n" +
+	"\x04icmp\x18\x06 \x01(\rR\x04icmp*\x8c\x01\n" +
 	"\rEncapsulation\x12\x1d\n" +
 	"\x19ENCAPSULATION_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ENCAPSULATION_VXLAN_MPLS\x10\x01\x12\x1f\n" +
-	"\x1bENCAPSULATION_VXLAN_GPE_NSH\x10\x02*\xba\x01\n" +
+	"\x1bENCAPSULATION_VXLAN_GPE_NSH\x10\x02\x12\x1d\n" +
+	"\x19ENCAPSULATION_MPLS_IN_UDP\x10\x03*\xba\x01\n" +
 	"\x0eAttachmentKind\x12\x1f\n" +
 	"\x1bATTACHMENT_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17ATTACHMENT_KIND_GATEWAY\x10\x01\x12\x1f\n" +

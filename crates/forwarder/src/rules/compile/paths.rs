@@ -1,0 +1,227 @@
+//! Service paths of a rule set: their stages, targets and identifiers.
+
+use super::{Compiler, VNF_LIMIT, slot};
+use crate::registry::{HopName, PlaceId, PlaceName};
+use crate::rules::error::RuleError;
+use crate::rules::fields::{Result, each, even_label, label, prefix};
+use crate::rules::{AttachmentKind, AttachmentState, Context, End, Hop, Path, Place, Stage};
+use crate::targets::{Target, Targets};
+use contracts::forwarder as contract;
+use wire::Label;
+use wire::nsh::ServicePathIdentifier;
+use wire::steering::{Direction, Encoding, ServicePath};
+
+impl Compiler<'_> {
+    pub(super) fn paths(&mut self) -> Result<()> {
+        for (index, path) in self.set.paths.iter().enumerate() {
+            let field = format!("paths[{index}]");
+            let chain = even_label(&format!("{field}.chain_label"), path.chain_label)?;
+            let egress = label(&format!("{field}.egress_label"), path.egress_label)?;
+            if self.rules.paths.contains_key(&(chain, egress)) {
+                let (chain, egress) = (path.chain_label, path.egress_label);
+                let problem = format!("the path {chain} {egress} is listed twice");
+                return Err(RuleError::new(field, problem));
+            }
+            if path.vnf_count > VNF_LIMIT {
+                return Err(RuleError::new(
+                    field + ".vnf_count",
+                    format!("give at most {VNF_LIMIT}"),
+                ));
+            }
+            let mut stages = vec![None; path.vnf_count as usize + 1];
+            for (index, stage) in path.stages.iter().enumerate() {
+                let field = format!("{field}.stages[{index}]");
+                let place = self.stage(&field, path, stage, chain, egress)?;
+                if stages[stage.number as usize - 1].replace(place).is_some() {
+                    return Err(RuleError::new(
+                        field + ".number",
+                        format!("stage {} is listed twice", stage.number),
+                    ));
+                }
+            }
+            let compiled = Path {
+                vnf_count: path.vnf_count as u8,
+                identifiers: self.identifiers(&field, path, chain, egress)?,
+                stages,
+            };
+            self.rules.paths.insert((chain, egress), compiled);
+        }
+        Ok(())
+    }
+
+    /// A path's service path identifiers, which it needs where somebody speaks NSH.
+    fn identifiers(
+        &mut self,
+        field: &str,
+        path: &contract::ServicePath,
+        chain: Label,
+        egress: Label,
+    ) -> Result<Option<[ServicePathIdentifier; 2]>> {
+        let given = [
+            (
+                "nsh_forward_path",
+                path.nsh_forward_path,
+                Direction::Forward,
+            ),
+            (
+                "nsh_reverse_path",
+                path.nsh_reverse_path,
+                Direction::Reverse,
+            ),
+        ];
+        if given.iter().all(|(_, number, _)| *number == 0) {
+            return match self.speaks_nsh(path) {
+                Some(who) => Err(RuleError::new(
+                    format!("{field}.nsh_forward_path"),
+                    format!("{who} speaks NSH; give both service path identifiers"),
+                )),
+                None => Ok(None),
+            };
+        }
+        let mut identifiers = Vec::new();
+        for (name, number, direction) in given {
+            let field = format!("{field}.{name}");
+            let identifier = ServicePathIdentifier::new(number)
+                .filter(|_| number != 0)
+                .ok_or_else(|| RuleError::new(&field, "give 1 to 16777215"))?;
+            let path = ServicePath {
+                chain,
+                direction,
+                egress,
+            };
+            if self.rules.identified.insert(identifier, path).is_some() {
+                let problem = format!("{number} is another service path's too");
+                return Err(RuleError::new(field, problem));
+            }
+            identifiers.push(identifier);
+        }
+        Ok(identifiers.try_into().ok())
+    }
+
+    /// A target of the path that speaks NSH.
+    fn speaks_nsh(&self, path: &contract::ServicePath) -> Option<String> {
+        let ends = path
+            .stages
+            .iter()
+            .flat_map(|stage| [&stage.downstream, &stage.upstream]);
+        let names = ends.flatten().flat_map(|end| {
+            let remote = end
+                .remote
+                .iter()
+                .map(|target| HopName::Peer(target.peer.clone()));
+            let local = end.local.iter().filter_map(|target| match &target.target {
+                Some(contract::local_target::Target::Attachment(id)) => {
+                    Some(HopName::Attachment(id.clone()))
+                }
+                _ => None,
+            });
+            remote.chain(local)
+        });
+        names
+            .filter_map(|name| self.rules.hop(self.hops.get(&name)?.0))
+            .find_map(|hop| match hop {
+                Hop::Peer(peer) if peer.template.encoding() == Encoding::VxlanGpeNsh => {
+                    Some(format!("peer {:?}", peer.id))
+                }
+                Hop::Attachment(attachment)
+                    if attachment.kind == AttachmentKind::LabelAware(Context::Nsh) =>
+                {
+                    Some(format!("attachment {:?}", attachment.id))
+                }
+                _ => None,
+            })
+    }
+
+    fn stage(
+        &mut self,
+        field: &str,
+        path: &contract::ServicePath,
+        stage: &contract::Stage,
+        chain: Label,
+        egress: Label,
+    ) -> Result<PlaceId> {
+        if !(1..=path.vnf_count + 1).contains(&stage.number) {
+            return Err(RuleError::new(
+                format!("{field}.number"),
+                format!("give 1 to {}", path.vnf_count + 1),
+            ));
+        }
+        let name = PlaceName::Stage {
+            chain: chain.get(),
+            egress: egress.get(),
+            stage: stage.number,
+        };
+        let place = self.place(field, name)?;
+        let compiled = Stage {
+            chain_label: chain,
+            egress_label: egress,
+            number: stage.number as u8,
+            vnf_count: path.vnf_count as u8,
+            customer: path.customer.clone(),
+            chain: path.chain.clone(),
+            downstream: self.end(&format!("{field}.downstream"), stage.downstream.as_ref())?,
+            upstream: self.end(&format!("{field}.upstream"), stage.upstream.as_ref())?,
+        };
+        *slot(&mut self.rules.places, place.index()) = Some(Place::Stage(Box::new(compiled)));
+        Ok(place)
+    }
+
+    fn end(&self, field: &str, end: Option<&contract::StageEnd>) -> Result<End> {
+        let (mut local, mut remote) = (Vec::new(), Vec::new());
+        for (index, target) in end.iter().flat_map(|end| &end.local).enumerate() {
+            let field = format!("{field}.local[{index}]");
+            let name = match &target.target {
+                Some(contract::local_target::Target::Attachment(id)) => {
+                    HopName::Attachment(id.clone())
+                }
+                Some(contract::local_target::Target::Edge(id)) => HopName::Edge(id.clone()),
+                None => return Err(RuleError::new(field, "name an attachment or an edge")),
+            };
+            local.push(self.target(&field, &name, target.weight, &target.prefixes)?);
+        }
+        for (index, target) in end.iter().flat_map(|end| &end.remote).enumerate() {
+            let field = format!("{field}.remote[{index}]");
+            remote.push(self.target(
+                &field,
+                &HopName::Peer(target.peer.clone()),
+                target.weight,
+                &target.prefixes,
+            )?);
+        }
+        let seed = self.rules.selection_seed;
+        let targets = |list| {
+            Targets::new(seed, list).ok_or_else(|| RuleError::new(field, "too many targets"))
+        };
+        let all = local.iter().cloned().chain(remote).collect();
+        Ok(End {
+            local: targets(local)?,
+            all: targets(all)?,
+        })
+    }
+
+    fn target(
+        &self,
+        field: &str,
+        name: &HopName,
+        weight: u32,
+        prefixes: &[String],
+    ) -> Result<Target> {
+        let (hop, identity) = self
+            .hops
+            .get(name)
+            .ok_or_else(|| RuleError::new(field, format!("{name:?} is not in this rule set")))?;
+        let weight = u16::try_from(weight)
+            .map_err(|_| RuleError::new(format!("{field}.weight"), "give 0 to 65535"))?;
+        let keeps_only = match self.rules.hop(*hop) {
+            Some(Hop::Attachment(attachment)) => attachment.state != AttachmentState::Active,
+            Some(Hop::Peer(peer)) => !peer.alive,
+            _ => false,
+        };
+        Ok(Target {
+            hop: *hop,
+            identity: identity.clone(),
+            weight: if keeps_only { 0 } else { weight },
+            prefixes: each(field, "prefixes", prefixes, prefix)?,
+        })
+    }
+}
