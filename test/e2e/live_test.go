@@ -85,7 +85,8 @@ func (l *laboratory) deploy(t *testing.T, instances int, weights string) {
 // checkShares opens many connections and counts where they went.
 func (l *laboratory) checkShares(t *testing.T, server netip.AddrPort, shares []float64) {
 	t.Helper()
-	const attempts, tolerance = 1000, 0.1
+	// Four standard deviations of a half of 1 000.
+	const attempts, tolerance = 1000, 0.064
 	ports := l.openAndClose(t, "acme-host", server, attempts)
 	for index, share := range shares {
 		machine := "pair-west-" + strconv.Itoa(index+1)
@@ -94,6 +95,9 @@ func (l *laboratory) checkShares(t *testing.T, server netip.AddrPort, shares []f
 			if ports[entry.sourcePort] {
 				got++
 			}
+		}
+		if share == 0 && got > 0 {
+			t.Errorf("%s is drained and got %d new connections", machine, got)
 		}
 		if part := float64(got) / attempts; part < share-tolerance || part > share+tolerance {
 			t.Errorf("%s got %.3f of new connections, want %.3f", machine, part, share)
