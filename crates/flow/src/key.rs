@@ -134,6 +134,18 @@ impl Ipv4Key {
         }
     }
 
+    /// [`Ipv4Key::new`] from words as headers hold them: source and destination address in one, source and destination port
+    /// in the other, the source in the upper half.
+    #[inline(always)]
+    pub const fn from_words(path: u16, protocol: u8, addresses: u64, ports: u32) -> Self {
+        Self {
+            head: (path as u64) << PATH_SHIFT
+                | (protocol as u64) << PROTOCOL_SHIFT
+                | ports.rotate_left(16) as u64,
+            addresses,
+        }
+    }
+
     /// The same connection on another path.
     #[inline(always)]
     pub const fn at(&self, path: u16) -> Self {
@@ -332,6 +344,8 @@ mod tests {
             "path 43981 protocol 6 10.0.0.1:4660 > 192.168.1.2:443"
         );
         assert_eq!(Ipv4Key::from_parts(key.head(), key.addresses()), key);
+        let words = Ipv4Key::from_words(0xabcd, 6, 0x0a00_0001_c0a8_0102, 0x1234_01bb);
+        assert_eq!(words, key);
         let answer = Ipv4Key::new(9, 0xc0a8_0102, 0x0a00_0001, 6, 443, 0x1234);
         assert_eq!(key.reversed_at(9), answer);
         assert_eq!(answer.reversed_at(3).at(0xabcd), key);

@@ -3,16 +3,28 @@
 //! A look-up waits for memory when there are many connections; looked up together, packets wait for each other's at once.
 //! Only plain packets ([`crate::plain`]) are read ahead, which changes nothing; all others take their turn the long way.
 //! So a burst comes to the same as its packets one by one.
+//!
+//! Packets read ahead whose connections need no decision, and whose way out no question, are sent in runs ([`ahead`]);
+//! any other ends the run, takes its turn, and the next run begins behind it.
+
+mod ahead;
 
 use crate::arrival::{Arrival, edge_entry};
 use crate::family::Family;
 use crate::frame::Frame;
 use crate::pipeline::{Output, Pipeline};
-use crate::plain::{Plain, Remembered, Shown};
-use crate::registry::{HopId, PlaceId};
+use crate::plain::{Ip, Plain, Remembered, Way};
+use crate::registry::PlaceId;
 use crate::rules::{Hop, Rules};
+use ahead::Runs;
 use flow::{BURST, FlowTable, Found, Ipv4Key, Ipv6Key};
+use wire::ethernet;
 use wire::steering::Direction;
+
+/// Packets read ahead whose packets are this many places on are asked for from memory.
+const AHEAD: usize = 4;
+/// Stands for the position of a key at an edge.
+const NO_EDGE: u8 = u8::MAX;
 
 /// Which way a packet of a burst goes on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,22 +35,28 @@ enum Lane {
     V6,
 }
 
-/// Packets read ahead whose packets are this many places on are asked for from memory.
-const AHEAD: usize = 4;
-
-/// Stands for the position of a key at an edge.
-const NO_EDGE: u8 = u8::MAX;
+/// What is known of a packet besides its way and its connection.
+#[derive(Clone, Copy, Default)]
+struct Shape {
+    /// Bytes of the IP packet.
+    length: u32,
+    /// Bytes in front of it.
+    offset: u16,
+    tcp_flags: u8,
+}
 
 /// Packets of a burst, by column; kept between bursts for its memory.
 pub(crate) struct Burst {
     lanes: [Lane; BURST],
-    arrivals: [Arrival; BURST],
+    ways: [Way; BURST],
+    shapes: [Shape; BURST],
     /// Positions of the packets' keys among those of their family.
     slots: [u8; BURST],
     /// The same for their keys at the edge they enter at; [`NO_EDGE`] without one.
     edge_slots: [u8; BURST],
     v4: Connections<Ipv4Key>,
     v6: Connections<Ipv6Key>,
+    runs: Runs,
     remembered: Remembered,
 }
 
@@ -76,6 +94,13 @@ impl<K: Copy> Keys<K> {
         self.count += 1;
         at as u8
     }
+
+    /// A key and what was found of it.
+    #[inline(always)]
+    fn get(&self, slot: u8) -> (&K, Option<Found>) {
+        let slot = usize::from(slot) % BURST;
+        (&self.keys[slot], self.found[slot])
+    }
 }
 
 impl<K: Family> Keys<K> {
@@ -98,27 +123,167 @@ impl<K: Copy> Connections<K> {
 
 impl Default for Burst {
     fn default() -> Self {
-        let nowhere = Arrival {
-            place: PlaceId(0),
-            from: HopId(0),
-            length: 0,
-            offset: 0,
-            direction: Direction::Forward,
-            over_tunnel: false,
-            loop_guard: 0,
-            tcp_flags: 0,
-            is_error: false,
-            is_later_fragment: false,
-        };
         Burst {
             lanes: [Lane::Long; BURST],
-            arrivals: [nowhere; BURST],
+            ways: [Way::default(); BURST],
+            shapes: [Shape::default(); BURST],
             slots: [0; BURST],
             edge_slots: [NO_EDGE; BURST],
             v4: Connections::new(Ipv4Key::new(0, 0, 0, 0, 0, 0)),
             v6: Connections::new(Ipv6Key::new(0, 0, 0, 0, 0, 0)),
+            runs: Runs::default(),
             remembered: Remembered::default(),
         }
+    }
+}
+
+impl Burst {
+    /// To be called when rules change.
+    pub(crate) fn forget_rules(&mut self) {
+        self.remembered = Remembered::default();
+    }
+
+    /// A packet as all others are known.
+    fn arrival(&self, at: usize) -> Arrival {
+        let (way, shape) = (self.ways[at], self.shapes[at]);
+        Arrival {
+            place: way.place(),
+            from: way.hop(),
+            length: shape.length,
+            offset: shape.offset,
+            direction: way.direction(),
+            over_tunnel: way.over_tunnel(),
+            loop_guard: way.loop_guard(),
+            tcp_flags: shape.tcp_flags,
+            is_error: false,
+            is_later_fragment: false,
+        }
+    }
+
+    /// Reads the plain packets among some frames.
+    fn read<F: Frame>(&mut self, rules: &Rules, port: usize, frames: &[F]) {
+        (self.v4.stages.count, self.v4.edges.count) = (0, 0);
+        (self.v6.stages.count, self.v6.edges.count) = (0, 0);
+        self.lanes = [Lane::Long; BURST];
+        self.edge_slots = [NO_EDGE; BURST];
+        let Some(mut plain) = Plain::new(rules, port, &mut self.remembered) else {
+            return;
+        };
+        for (at, frame) in frames.iter().enumerate().take(BURST) {
+            if let Some(next) = frames.get(at + AHEAD) {
+                next.prefetch();
+            }
+            if frame.has_stripped_vlan() {
+                continue;
+            }
+            let Some(located) = plain.locate(frame.data()) else {
+                continue;
+            };
+            let Some(bytes) = frame.data().get(located.offset..located.end) else {
+                continue;
+            };
+            let way = located.way;
+            self.ways[at] = way;
+            match located.ether_type {
+                ethernet::IPV4 => {
+                    let Some(ip) = Ip::<u64>::read(bytes) else {
+                        continue;
+                    };
+                    self.shapes[at] = Shape::new(located.offset, ip.length, ip.tcp_flags);
+                    if !located.enters {
+                        self.slots[at] = self.v4.stages.push(ip.key(way), at);
+                        self.lanes[at] = Lane::V4;
+                    } else if plain.may_enter(way, ip.destination(), ip.ttl) {
+                        self.v4.edges.push(ip.key(way), at);
+                    }
+                }
+                ethernet::IPV6 => {
+                    let Some(ip) = Ip::<[u128; 2]>::read(bytes) else {
+                        continue;
+                    };
+                    self.shapes[at] = Shape::new(located.offset, ip.length, ip.tcp_flags);
+                    if !located.enters {
+                        self.slots[at] = self.v6.stages.push(ip.key(way), at);
+                        self.lanes[at] = Lane::V6;
+                    } else if plain.may_enter(way, ip.destination(), ip.ttl) {
+                        self.v6.edges.push(ip.key(way), at);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Looks up all connections: of packets from edges first what path they are on.
+    fn look_up<F>(&mut self, rules: &Rules, pipeline: &Pipeline<F>) {
+        if self.v4.edges.count > 0 {
+            self.v4.edges.look_up(&pipeline.v4);
+            let columns = (&mut self.ways, &mut self.slots, &mut self.edge_slots);
+            enter(rules, &mut self.v4, columns, |at| {
+                self.lanes[at] = Lane::V4;
+            });
+        }
+        if self.v6.edges.count > 0 {
+            self.v6.edges.look_up(&pipeline.v6);
+            let columns = (&mut self.ways, &mut self.slots, &mut self.edge_slots);
+            enter(rules, &mut self.v6, columns, |at| {
+                self.lanes[at] = Lane::V6;
+            });
+        }
+        self.v4.stages.look_up(&pipeline.v4);
+        self.v6.stages.look_up(&pipeline.v6);
+    }
+}
+
+impl Shape {
+    #[inline(always)]
+    fn new(offset: usize, length: u32, tcp_flags: u8) -> Shape {
+        Shape {
+            length,
+            offset: offset as u16,
+            tcp_flags,
+        }
+    }
+}
+
+/// Columns of a burst that say where packets are: ways, and positions of their keys at stages and edges.
+type Columns<'a> = (
+    &'a mut [Way; BURST],
+    &'a mut [u8; BURST],
+    &'a mut [u8; BURST],
+);
+
+/// Gives packets from edges the place that their connections have, if they have one, and says which these are.
+#[inline]
+fn enter<K: Family>(
+    rules: &Rules,
+    connections: &mut Connections<K>,
+    (ways, slots, edge_slots): Columns<'_>,
+    mut placed: impl FnMut(usize),
+) {
+    let Connections { stages, edges } = connections;
+    for slot in 0..edges.count.min(BURST) {
+        let packet = usize::from(edges.packets[slot]) % BURST;
+        let Some(found) = edges.found[slot] else {
+            continue;
+        };
+        let (place, direction) = edge_entry(found.hops);
+        if rules.stage(place).is_none() {
+            continue;
+        }
+        ways[packet] = ways[packet].moved(place, direction);
+        slots[packet] = stages.push(stage_key(&edges.keys[slot], place, direction), packet);
+        edge_slots[packet] = slot as u8;
+        placed(packet);
+    }
+}
+
+/// The key at a stage of a connection that enters at an edge in a direction.
+#[inline(always)]
+fn stage_key<K: Family>(key: &K, place: PlaceId, direction: Direction) -> K {
+    match direction {
+        Direction::Forward => key.same_at(place),
+        Direction::Reverse => key.answer_at(place),
     }
 }
 
@@ -131,7 +296,7 @@ struct AsOf {
 
 impl AsOf {
     /// What was found then, if it still stands; found anew if not.
-    #[inline(always)]
+    #[inline]
     fn still<K: Family, F>(
         self,
         pipeline: &Pipeline<F>,
@@ -147,122 +312,6 @@ impl AsOf {
         } else {
             K::table(pipeline).get(key)
         }
-    }
-}
-
-impl Burst {
-    /// To be called when rules change.
-    pub(crate) fn forget_rules(&mut self) {
-        self.remembered = Remembered::default();
-    }
-
-    /// Reads the plain packets among some frames.
-    fn read<F: Frame>(&mut self, rules: &Rules, port: usize, frames: &[F]) {
-        for keys in [&mut self.v4.stages.count, &mut self.v4.edges.count] {
-            *keys = 0;
-        }
-        for keys in [&mut self.v6.stages.count, &mut self.v6.edges.count] {
-            *keys = 0;
-        }
-        let Some(mut plain) = Plain::new(rules, port, &mut self.remembered) else {
-            self.lanes = [Lane::Long; BURST];
-            return;
-        };
-        for (at, frame) in frames.iter().enumerate().take(BURST) {
-            if let Some(next) = frames.get(at + AHEAD) {
-                next.prefetch();
-            }
-            self.lanes[at] = Lane::Long;
-            self.edge_slots[at] = NO_EDGE;
-            if frame.has_stripped_vlan() {
-                continue;
-            }
-            let Some(packet) = plain.read(frame.data()) else {
-                continue;
-            };
-            let Arrival {
-                place, direction, ..
-            } = packet.arrival;
-            self.arrivals[at] = packet.arrival;
-            match (packet.shown, packet.edge) {
-                (Shown::V4(words), None) => {
-                    self.slots[at] = self.v4.stages.push(words.key(place, direction), at);
-                    self.lanes[at] = Lane::V4;
-                }
-                (Shown::V4(words), Some(edge)) => {
-                    self.v4.edges.push(words.key(edge, direction), at);
-                }
-                (Shown::V6(words), None) => {
-                    self.slots[at] = self.v6.stages.push(words.key(place, direction), at);
-                    self.lanes[at] = Lane::V6;
-                }
-                (Shown::V6(words), Some(edge)) => {
-                    self.v6.edges.push(words.key(edge, direction), at);
-                }
-            }
-        }
-    }
-    /// Looks up all connections: of packets from edges first what path they are on.
-    fn look_up<F>(&mut self, rules: &Rules, pipeline: &Pipeline<F>) {
-        if self.v4.edges.count > 0 {
-            self.v4.edges.look_up(&pipeline.v4);
-            let Connections { stages, edges } = &mut self.v4;
-            for at in 0..edges.count {
-                let columns = (&mut self.arrivals, &mut self.slots, &mut self.edge_slots);
-                if let Some(packet) = place(rules, edges, stages, at, columns) {
-                    self.lanes[packet] = Lane::V4;
-                }
-            }
-        }
-        if self.v6.edges.count > 0 {
-            self.v6.edges.look_up(&pipeline.v6);
-            let Connections { stages, edges } = &mut self.v6;
-            for at in 0..edges.count {
-                let columns = (&mut self.arrivals, &mut self.slots, &mut self.edge_slots);
-                if let Some(packet) = place(rules, edges, stages, at, columns) {
-                    self.lanes[packet] = Lane::V6;
-                }
-            }
-        }
-        self.v4.stages.look_up(&pipeline.v4);
-        self.v6.stages.look_up(&pipeline.v6);
-    }
-}
-
-/// Columns of a burst that say where packets are: arrivals, and positions of their keys at stages and edges.
-type Columns<'a> = (
-    &'a mut [Arrival; BURST],
-    &'a mut [u8; BURST],
-    &'a mut [u8; BURST],
-);
-
-/// Gives a packet from an edge the place that its connection has, if it has one; returns its position in the burst.
-#[inline(always)]
-fn place<K: Family>(
-    rules: &Rules,
-    edges: &Keys<K>,
-    stages: &mut Keys<K>,
-    at: usize,
-    (arrivals, slots, edge_slots): Columns<'_>,
-) -> Option<usize> {
-    let at = at % BURST;
-    let packet = usize::from(edges.packets[at]) % BURST;
-    let (place, direction) = edge_entry(edges.found[at]?.hops);
-    rules.stage(place)?;
-    let key = stage_key(&edges.keys[at], place, direction);
-    arrivals[packet].place = place;
-    arrivals[packet].direction = direction;
-    slots[packet] = stages.push(key, packet);
-    edge_slots[packet] = at as u8;
-    Some(packet)
-}
-
-/// The key at a stage of a connection that enters at an edge in a direction.
-#[inline(always)]
-fn stage_key<K: Family>(key: &K, place: PlaceId, direction: Direction) -> K {
-    match direction {
-        Direction::Forward => key.same_at(place),
-        Direction::Reverse => key.answer_at(place),
     }
 }
 
@@ -286,18 +335,16 @@ impl<F: Frame> Pipeline<F> {
                 changes: self.flow_changes,
                 moves: self.flow_moves,
             };
-            for (at, frame) in frames.by_ref().take(count).enumerate() {
-                let at = at % BURST;
-                match burst.lanes[at] {
-                    Lane::V4 => {
-                        let packet = Ahead::new(&burst, &burst.v4, at);
-                        self.go_on(rules, port, as_of, packet, frame, now, out);
-                    }
-                    Lane::Long => self.take_in(rules, port, frame, now, out),
-                    Lane::V6 => {
-                        let packet = Ahead::new(&burst, &burst.v6, at);
-                        self.go_on(rules, port, as_of, packet, frame, now, out);
-                    }
+            let mut at = 0;
+            while at < count {
+                let ready = self.prepare(rules, &mut burst, at..count, as_of, now);
+                self.send_prepared(&burst, at, &mut frames, out);
+                at += ready;
+                if at < count
+                    && let Some(frame) = frames.next()
+                {
+                    self.turn(rules, port, as_of, &burst, at, frame, now, out);
+                    at += 1;
                 }
             }
         }
@@ -305,52 +352,73 @@ impl<F: Frame> Pipeline<F> {
         self.burst = Some(burst);
     }
 
-    /// Sends a packet that was read ahead.
+    /// Deals with one packet whose turn it is.
     #[allow(clippy::too_many_arguments)]
-    #[inline(always)]
-    fn go_on<K: Family>(
+    #[inline(never)]
+    fn turn(
         &mut self,
         rules: &Rules,
         port: usize,
         as_of: AsOf,
-        packet: Ahead<'_, K>,
+        burst: &Burst,
+        at: usize,
         mut frame: F,
         now: u32,
         out: &mut Output<F>,
     ) {
-        let Ahead {
-            arrival,
-            key,
-            found,
-            edge,
-        } = packet;
-        if let Some((key, found)) = edge
-            && !self.go_on_from_edge(rules, as_of, arrival, key, found, &mut frame, now)
-        {
-            return self.take_in(rules, port, frame, now, out);
+        match burst.lanes[at] {
+            Lane::V4 if self.go_in(rules, as_of, burst, &burst.v4, at, &mut frame, now) => {
+                self.go_on(rules, as_of, burst, &burst.v4, at, frame, now, out);
+            }
+            Lane::V6 if self.go_in(rules, as_of, burst, &burst.v6, at, &mut frame, now) => {
+                self.go_on(rules, as_of, burst, &burst.v6, at, frame, now, out);
+            }
+            _ => self.take_in(rules, port, frame, now, out),
         }
-        let found = as_of.still(self, key, found);
-        self.steer(rules, arrival, key, found, frame, now, out);
     }
 
-    /// What entering at an edge does to a packet that was read ahead; false, and nothing is done, when its connection is on
-    /// another path by now.
+    /// Sends a packet that was read ahead, wherever its connection goes.
     #[allow(clippy::too_many_arguments)]
     #[inline]
-    fn go_on_from_edge<K: Family>(
+    fn go_on<K: Family>(
         &mut self,
         rules: &Rules,
         as_of: AsOf,
-        arrival: &Arrival,
-        key: &K,
-        found: Option<Found>,
+        burst: &Burst,
+        connections: &Connections<K>,
+        at: usize,
+        frame: F,
+        now: u32,
+        out: &mut Output<F>,
+    ) {
+        let (key, found) = connections.stages.get(burst.slots[at]);
+        let found = as_of.still(self, key, found);
+        self.steer(rules, &burst.arrival(at), key, found, frame, now, out);
+    }
+
+    /// What entering at an edge does to a packet that was read ahead, if that is where it comes from; false, and nothing is
+    /// done, when its connection is on another path by now.
+    #[allow(clippy::too_many_arguments)]
+    #[inline]
+    fn go_in<K: Family>(
+        &mut self,
+        rules: &Rules,
+        as_of: AsOf,
+        burst: &Burst,
+        connections: &Connections<K>,
+        at: usize,
         frame: &mut F,
         now: u32,
     ) -> bool {
-        let Some(found) = as_of.still(self, key, found) else {
-            return false;
-        };
-        let Some(Hop::Edge(edge)) = rules.hop(arrival.from) else {
+        let slot = burst.edge_slots[at];
+        if slot == NO_EDGE {
+            return true;
+        }
+        let arrival = burst.arrival(at);
+        let (key, found) = connections.edges.get(slot);
+        let (Some(found), Some(Hop::Edge(edge))) =
+            (as_of.still(self, key, found), rules.hop(arrival.from))
+        else {
             return false;
         };
         if edge_entry(found.hops) != (arrival.place, arrival.direction) {
@@ -361,33 +429,8 @@ impl<F: Frame> Pipeline<F> {
         let start = usize::from(arrival.offset);
         let end = start + arrival.length as usize;
         if let Some(packet) = frame.data_mut().get_mut(start..end) {
-            self.enter(rules, edge, arrival, key.protocol(), packet);
+            self.enter(rules, edge, &arrival, key.protocol(), packet);
         }
         true
-    }
-}
-
-/// A packet that was read ahead.
-struct Ahead<'a, K> {
-    arrival: &'a Arrival,
-    key: &'a K,
-    found: Option<Found>,
-    edge: Option<(&'a K, Option<Found>)>,
-}
-
-impl<'a, K> Ahead<'a, K> {
-    #[inline(always)]
-    fn new(burst: &'a Burst, connections: &'a Connections<K>, at: usize) -> Ahead<'a, K> {
-        let slot = usize::from(burst.slots[at]) % BURST;
-        let edge_slot = burst.edge_slots[at];
-        Ahead {
-            arrival: &burst.arrivals[at],
-            key: &connections.stages.keys[slot],
-            found: connections.stages.found[slot],
-            edge: (edge_slot != NO_EDGE).then(|| {
-                let slot = usize::from(edge_slot) % BURST;
-                (&connections.edges.keys[slot], connections.edges.found[slot])
-            }),
-        }
     }
 }

@@ -84,13 +84,19 @@ impl<F> Output<F> {
         }
     }
 
-    /// Sends a frame that was received.
+    /// Frames that were received and leave by a port.
     #[inline]
-    pub fn send(&mut self, port: usize, frame: F) {
+    pub(crate) fn list(&mut self, port: usize) -> &mut Vec<F> {
         if self.ports.len() <= port {
             self.ports.resize_with(port + 1, Vec::new);
         }
-        self.ports[port].push(frame);
+        &mut self.ports[port]
+    }
+
+    /// Sends a frame that was received.
+    #[inline]
+    pub fn send(&mut self, port: usize, frame: F) {
+        self.list(port).push(frame);
     }
 }
 
@@ -258,7 +264,7 @@ impl<F: Frame> Pipeline<F> {
 
     /// Finds where a packet goes, and sends it.
     #[allow(clippy::too_many_arguments)]
-    #[inline(always)]
+    #[inline]
     pub(crate) fn steer<K: Family>(
         &mut self,
         rules: &Rules,
@@ -442,18 +448,31 @@ impl<F: Frame> Pipeline<F> {
             packets,
             bytes,
         } = std::mem::take(&mut self.run);
-        if packets == 0 {
-            return;
+        if packets > 0 {
+            let stage = (kind.place, kind.direction);
+            self.count_packets(stage, kind.hop, kind.over_tunnel, packets, bytes);
         }
-        if let Some(stage) = self.counters.stage(kind.place, kind.direction) {
+    }
+
+    /// Counts packets of a stage that go to a hop.
+    #[inline]
+    pub(crate) fn count_packets(
+        &mut self,
+        (place, direction): (PlaceId, Direction),
+        hop: HopId,
+        over_tunnel: bool,
+        packets: u64,
+        bytes: u64,
+    ) {
+        if let Some(stage) = self.counters.stage(place, direction) {
             stage.packets += packets;
             stage.bytes += bytes;
-            if !kind.over_tunnel {
+            if !over_tunnel {
                 stage.origin_packets += packets;
                 stage.origin_bytes += bytes;
             }
         }
-        if let Some(hop) = self.counters.hop(kind.hop) {
+        if let Some(hop) = self.counters.hop(hop) {
             hop.packets += packets;
         }
     }
@@ -565,8 +584,8 @@ fn hops(from: HopId, towards: HopId, direction: Direction) -> Hops {
 }
 
 /// Where packets of a direction go, and where they come from.
-#[inline]
-fn ends(hops: Hops, direction: Direction) -> (HopId, HopId) {
+#[inline(always)]
+pub(crate) fn ends(hops: Hops, direction: Direction) -> (HopId, HopId) {
     match direction {
         Direction::Forward => (HopId(hops.downstream), HopId(hops.upstream)),
         Direction::Reverse => (HopId(hops.upstream), HopId(hops.downstream)),

@@ -1,19 +1,19 @@
 //! Plain packets: the headers nearly all packets have, read at fixed places with one comparison each.
 //!
 //! Plain is Ethernet with at most one tag, IPv4 without options or IPv6 without extension headers, not a fragment, TCP or
-//! UDP; in a tunnel the same inside VXLAN with two labels. [`Plain`] says what [`crate::pipeline::Pipeline::process`] would
-//! find such a packet to be, and changes nothing. It says nothing of any other packet, nor of one that is to be dropped
-//! or answered: those go the long way, which knows all reasons. So there is one judge of what is wrong with a packet,
-//! and a quick reader that must only agree with it.
+//! UDP; in a tunnel the same inside VXLAN with two labels. [`Plain`] says where [`crate::pipeline::Pipeline::process`] would
+//! find such a packet to be, [`Ip`] which connection's it is; neither changes anything. They say nothing of any other packet,
+//! nor of one that is to be dropped or answered: those go the long way, which knows all reasons. So there is one judge of
+//! what is wrong with a packet, and a quick reader that must only agree with it.
 
-use crate::arrival::{Arrival, is_group_or_local};
+use crate::arrival::is_group_or_local;
 use crate::neighbours;
 use crate::registry::{HopId, PlaceId};
-use crate::rules::{EdgeHop, Hop, Port, Rules, Side, Underlay};
+use crate::rules::{Hop, Port, Rules, Side, Underlay};
 use flow::{Ipv4Key, Ipv6Key};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::steering::{Direction, LOOP_GUARD, SteeringContext};
-use wire::{checksum, ethernet, ipv4, ipv6, tcp, udp, vlan, vxlan};
+use wire::{MacAddress, checksum, ethernet, ipv4, ipv6, tcp, udp, vlan, vxlan};
 
 /// Contexts and sources remembered from packets before.
 const REMEMBERED: usize = 64;
@@ -22,97 +22,99 @@ const WITHOUT_GUARD: u64 = !(0xff << 32);
 /// Bytes between the underlay's IP header and the inner packet.
 const CONTEXT: usize = wire::steering::CONTEXT_LENGTH;
 
-/// What a plain packet shows of its connection, as the key words of its family.
-#[derive(Clone, Copy)]
-pub(crate) enum Shown {
-    V4(Words<u64>),
-    V6(Words<[u128; 2]>),
-}
+/// Where a packet is and how it came, in one word that is compared with the next packet's.
+///
+/// ```text
+///   63         48 47        40 39     33  32        31         16 15         0
+///  +-------------+------------+----+----+----------+-------------+------------+
+///  |      0      | loop guard |    |over| reverse? |  from (hop) |   place    |
+///  +-------------+------------+----+----+----------+-------------+------------+
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Way(pub(crate) u64);
 
-/// Source and destination address, protocol, and both ports in one word.
-#[derive(Clone, Copy)]
-pub(crate) struct Words<A> {
-    addresses: A,
-    ports: u32,
-    protocol: u8,
-}
+impl Way {
+    const REVERSE: u64 = 1 << 32;
+    const OVER_TUNNEL: u64 = 1 << 33;
 
-impl Words<u64> {
-    /// The key at a place.
     #[inline(always)]
-    pub(crate) fn key(&self, place: PlaceId, direction: Direction) -> Ipv4Key {
-        let (addresses, ports) = match direction {
-            Direction::Forward => (self.addresses, self.ports),
-            Direction::Reverse => (self.addresses.rotate_left(32), self.ports.rotate_left(16)),
+    const fn new(place: PlaceId, direction: Direction) -> Way {
+        let reverse = match direction {
+            Direction::Forward => 0,
+            Direction::Reverse => Self::REVERSE,
         };
-        let (source, destination) = ((addresses >> 32) as u32, addresses as u32);
-        let (from, to) = ((ports >> 16) as u16, ports as u16);
-        Ipv4Key::new(place.0, source, destination, self.protocol, from, to)
+        Way(place.0 as u64 | reverse)
     }
-}
 
-impl Words<[u128; 2]> {
-    /// The key at a place.
     #[inline(always)]
-    pub(crate) fn key(&self, place: PlaceId, direction: Direction) -> Ipv6Key {
-        let [source, destination] = self.addresses;
-        let (from, to) = ((self.ports >> 16) as u16, self.ports as u16);
-        match direction {
-            Direction::Forward => {
-                Ipv6Key::new(place.0, source, destination, self.protocol, from, to)
-            }
-            Direction::Reverse => {
-                Ipv6Key::new(place.0, destination, source, self.protocol, to, from)
-            }
+    const fn from(self, hop: HopId, loop_guard: u8) -> Way {
+        Way(self.0 | (hop.0 as u64) << 16 | (loop_guard as u64) << 40)
+    }
+
+    /// The same way of coming to another place.
+    #[inline(always)]
+    pub(crate) const fn moved(self, place: PlaceId, direction: Direction) -> Way {
+        Way(self.0 & !(0xffff | Self::REVERSE) | Way::new(place, direction).0)
+    }
+
+    /// The stage.
+    #[inline(always)]
+    pub(crate) const fn place(self) -> PlaceId {
+        PlaceId(self.0 as u16)
+    }
+
+    /// The hop the packet came from.
+    #[inline(always)]
+    pub(crate) const fn hop(self) -> HopId {
+        HopId((self.0 >> 16) as u16)
+    }
+
+    /// The direction.
+    #[inline(always)]
+    pub(crate) const fn direction(self) -> Direction {
+        if self.0 & Self::REVERSE == 0 {
+            Direction::Forward
+        } else {
+            Direction::Reverse
         }
     }
+
+    /// Whether the packet came from another forwarder.
+    #[inline(always)]
+    pub(crate) const fn over_tunnel(self) -> bool {
+        self.0 & Self::OVER_TUNNEL != 0
+    }
+
+    /// What is left of its loop guard.
+    #[inline(always)]
+    pub(crate) const fn loop_guard(self) -> u8 {
+        (self.0 >> 40) as u8
+    }
 }
 
-/// A plain packet. Of one from an edge, place and direction are known only when its connection is.
+/// Where a frame's packet is, before the packet itself is read.
 #[derive(Clone, Copy)]
-pub(crate) struct PlainPacket {
-    pub(crate) arrival: Arrival,
-    pub(crate) shown: Shown,
-    /// The place of the edge it enters at.
-    pub(crate) edge: Option<PlaceId>,
-}
-
-/// Where a frame comes from, by its port, VLAN and source address.
-#[derive(Clone, Copy)]
-enum Source {
-    Edge {
-        hop: HopId,
-        place: PlaceId,
-    },
-    Attachment {
-        hop: HopId,
-        place: PlaceId,
-        direction: Direction,
-    },
-}
-
-/// A stage, by its labels.
-#[derive(Clone, Copy)]
-struct Stage {
-    place: PlaceId,
-    direction: Direction,
+pub(crate) struct Located {
+    /// Of a packet from an edge, the place is the edge's until its connection is known.
+    pub(crate) way: Way,
+    /// Whether it enters at an edge.
+    pub(crate) enters: bool,
+    /// EtherType of the packet.
+    pub(crate) ether_type: u16,
+    /// Bytes in front of the packet.
+    pub(crate) offset: usize,
+    /// Where in its frame the packet ends at most.
+    pub(crate) end: usize,
 }
 
 /// What rules said of earlier packets; to be forgotten with the rules.
+#[derive(Default)]
 pub(crate) struct Remembered {
-    sources: Memory<(u64, usize), Source>,
-    stages: Memory<u64, Stage>,
+    /// By port, VLAN and source address; whether it is an edge.
+    sources: Memory<(u64, usize), (Way, bool)>,
+    /// By labels.
+    stages: Memory<u64, Way>,
     peers: Memory<IpAddr, HopId>,
-}
-
-impl Default for Remembered {
-    fn default() -> Self {
-        Remembered {
-            sources: Memory::default(),
-            stages: Memory::default(),
-            peers: Memory::default(),
-        }
-    }
 }
 
 /// A small table of answers, one per hash.
@@ -170,83 +172,38 @@ impl<'a> Plain<'a> {
         })
     }
 
-    /// What a frame from which no tag was taken is, if it is plain.
+    /// Where the packet is of a frame from which no tag was taken, if what is in front of it is plain.
     #[inline(always)]
-    pub(crate) fn read(&mut self, frame: &[u8]) -> Option<PlainPacket> {
+    pub(crate) fn locate(&mut self, frame: &[u8]) -> Option<Located> {
         let header = frame.first_chunk::<{ ethernet::HEADER_LENGTH }>()?;
-        let ether_type = u16::from_be_bytes([header[12], header[13]]);
-        if self.underlay.is_some() && ether_type != vlan::CUSTOMER {
-            return self.read_tunnel(frame, ether_type);
-        }
-        let (vlan, ether_type, offset) = if ether_type == vlan::CUSTOMER {
+        let [group, _, _, _, _, _, mac @ .., high, low] = *header;
+        let ether_type = u16::from_be_bytes([high, low]);
+        let (vlan, ether_type, offset) = if ether_type != vlan::CUSTOMER {
+            if self.underlay.is_some() {
+                return self.locate_in_tunnel(frame, ether_type);
+            }
+            (0, ether_type, ethernet::HEADER_LENGTH)
+        } else {
             let tag: &[u8; 4] = frame.get(ethernet::HEADER_LENGTH..)?.first_chunk()?;
             let identifier = u16::from_be_bytes([tag[0], tag[1]]) & 0x0fff;
             if identifier == 0 {
                 return None;
             }
             (identifier, u16::from_be_bytes([tag[2], tag[3]]), 18)
-        } else {
-            (0, ether_type, 14)
         };
-        let is_group = header[0] & 1 == 1;
-        if is_group {
-            return None;
-        }
-        let [_, _, _, _, high, low, mac @ ..] = header.first_chunk::<12>()?;
-        let _ = (high, low);
-        let source = self.source(*mac, vlan)?;
-        let ip = read_ip(frame.get(offset..)?, ether_type)?;
-        self.from_source(source, ip, offset)
-    }
-
-    #[inline(always)]
-    fn from_source(&self, source: Source, ip: Ip, offset: usize) -> Option<PlainPacket> {
-        let (from, place, direction, edge) = match source {
-            Source::Attachment {
-                hop,
-                place,
-                direction,
-            } => (hop, place, direction, None),
-            Source::Edge { hop, place } => {
-                if !self.may_enter(hop, &ip) {
-                    return None;
-                }
-                (hop, place, Direction::Forward, Some(place))
-            }
-        };
-        Some(PlainPacket {
-            arrival: Arrival {
-                place,
-                from,
-                length: ip.length,
-                offset: offset as u16,
-                direction,
-                over_tunnel: false,
-                loop_guard: LOOP_GUARD,
-                tcp_flags: ip.tcp_flags,
-                is_error: false,
-                is_later_fragment: false,
-            },
-            shown: ip.shown,
-            edge,
+        let is_group = group & 1 == 1;
+        let (way, enters) = self.source(mac, vlan)?;
+        (!is_group).then_some(Located {
+            way,
+            enters,
+            ether_type,
+            offset,
+            end: frame.len(),
         })
     }
 
-    /// Whether an edge takes a packet in: not if it goes to a group or to the forwarder itself, nor at the end of its life.
-    #[inline]
-    fn may_enter(&self, hop: HopId, ip: &Ip) -> bool {
-        let Some(Hop::Edge(edge)) = self.rules.hop(hop) else {
-            return false;
-        };
-        let destination = ip.destination();
-        ip.ttl > 1
-            && !is_group_or_local(destination)
-            && !edge.is_own(destination)
-            && destination != IpAddr::from(neighbours::link_local(self.role.mac))
-    }
-
     #[inline(always)]
-    fn source(&mut self, mac: [u8; 6], vlan: u16) -> Option<Source> {
+    fn source(&mut self, mac: [u8; 6], vlan: u16) -> Option<(Way, bool)> {
         let [a, b, c, d, e, f] = mac;
         let [high, low] = vlan.to_be_bytes();
         let word = u64::from_be_bytes([a, b, c, d, e, f, high, low]);
@@ -256,51 +213,51 @@ impl<'a> Plain<'a> {
             .get(word, (word, port), || source(rules, role, mac, vlan))
     }
 
+    /// Whether the edge that a packet comes from takes it in: not if it goes to a group or to the forwarder itself, nor at
+    /// the end of its life.
+    #[inline]
+    pub(crate) fn may_enter(&self, way: Way, destination: IpAddr, ttl: u8) -> bool {
+        let Some(Hop::Edge(edge)) = self.rules.hop(way.hop()) else {
+            return false;
+        };
+        ttl > 1
+            && !is_group_or_local(destination)
+            && !edge.is_own(destination)
+            && destination != IpAddr::from(neighbours::link_local(self.role.mac))
+    }
+
     #[inline(always)]
-    fn read_tunnel(&mut self, frame: &[u8], ether_type: u16) -> Option<PlainPacket> {
+    fn locate_in_tunnel(&mut self, frame: &[u8], ether_type: u16) -> Option<Located> {
         let underlay = self.underlay?;
         let outer = frame.get(ethernet::HEADER_LENGTH..)?;
-        let (ip_length, peer, own, datagram) = match ether_type {
+        let (ip_length, length, protocol, peer, own) = match ether_type {
             ethernet::IPV4 => {
                 let ip = Ipv4Start::read(outer)?;
                 let (peer, own) = ((ip.addresses >> 32) as u32, ip.addresses as u32);
-                let datagram = outer.get(..ip.length as usize)?;
-                (
-                    ipv4::HEADER_LENGTH,
-                    IpAddr::V4(Ipv4Addr::from_bits(peer)),
-                    IpAddr::V4(Ipv4Addr::from_bits(own)),
-                    (ip.protocol == udp::PROTOCOL).then_some(datagram)?,
-                )
+                let addresses = (Ipv4Addr::from_bits(peer), Ipv4Addr::from_bits(own));
+                let (peer, own) = (addresses.0.into(), IpAddr::from(addresses.1));
+                (ipv4::HEADER_LENGTH, ip.length, ip.protocol, peer, own)
             }
             ethernet::IPV6 => {
                 let ip = Ipv6Start::read(outer)?;
-                let [peer, own] = ip.addresses;
-                let datagram = outer.get(..ip.length as usize)?;
-                (
-                    ipv6::HEADER_LENGTH,
-                    IpAddr::V6(Ipv6Addr::from_bits(peer)),
-                    IpAddr::V6(Ipv6Addr::from_bits(own)),
-                    (ip.protocol == udp::PROTOCOL).then_some(datagram)?,
-                )
+                let [peer, own] = ip.addresses.map(|bits| Ipv6Addr::from_bits(bits).into());
+                (ipv6::HEADER_LENGTH, ip.length, ip.protocol, peer, own)
             }
             _ => return None,
         };
-        let is_own = underlay
-            .addresses
-            .iter()
-            .any(|address| address.address() == own);
-        if !is_own {
-            return None;
-        }
-        let datagram = datagram.get(ip_length..)?;
+        let mut addresses = underlay.addresses.iter();
+        let datagram = outer.get(ip_length..length as usize)?;
         let context: &[u8; CONTEXT] = datagram.first_chunk()?;
         let udp_length = usize::from(u16::from_be_bytes([context[4], context[5]]));
-        let fine = is_context(context, underlay.network.get());
-        let inner = datagram.get(CONTEXT..udp_length)?;
         let [.., a, b, c, d, e, f, g, h] = *context;
         let labels = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
         let guard = (labels >> 32) as u8;
-        if !fine || guard < 2 {
+        let fine = protocol == udp::PROTOCOL
+            && is_context(context, underlay.network.get())
+            && (CONTEXT..=datagram.len()).contains(&udp_length)
+            && guard >= 2
+            && addresses.any(|address| address.address() == own);
+        if !fine {
             return None;
         }
         let rules = self.rules;
@@ -308,35 +265,24 @@ impl<'a> Plain<'a> {
             IpAddr::V4(peer) => u64::from(peer.to_bits()),
             IpAddr::V6(peer) => peer.to_bits() as u64,
         };
-        let from = self
-            .remembered
-            .peers
-            .get(hash, peer, || rules.peers.get(&peer).copied())?;
+        let ask = || rules.peers.get(&peer).copied();
+        let from = self.remembered.peers.get(hash, peer, ask)?;
         let key = labels & WITHOUT_GUARD;
-        let Stage { place, direction } = self
+        let way = self
             .remembered
             .stages
             .get(key, key, || stage(rules, labels))?;
-        let ether_type = match inner.first()? >> 4 {
-            4 => ethernet::IPV4,
-            _ => ethernet::IPV6,
-        };
-        let ip = read_ip(inner, ether_type)?;
-        Some(PlainPacket {
-            arrival: Arrival {
-                place,
-                from,
-                length: ip.length,
-                offset: (ethernet::HEADER_LENGTH + ip_length + CONTEXT) as u16,
-                direction,
-                over_tunnel: true,
-                loop_guard: guard - 1,
-                tcp_flags: ip.tcp_flags,
-                is_error: false,
-                is_later_fragment: false,
+        let start = ethernet::HEADER_LENGTH + ip_length;
+        let offset = start + CONTEXT;
+        Some(Located {
+            way: way.from(from, guard - 1),
+            enters: false,
+            ether_type: match frame.get(offset)? >> 4 {
+                4 => ethernet::IPV4,
+                _ => ethernet::IPV6,
             },
-            shown: ip.shown,
-            edge: None,
+            offset,
+            end: start + udp_length,
         })
     }
 }
@@ -357,96 +303,122 @@ fn is_context(context: &[u8; CONTEXT], network: u32) -> bool {
 }
 
 #[cold]
-fn source(rules: &Rules, role: &Port, mac: [u8; 6], vlan: u16) -> Option<Source> {
+fn source(rules: &Rules, role: &Port, mac: [u8; 6], vlan: u16) -> Option<(Way, bool)> {
     if let Some(&hop) = role.edges.get(&vlan)
-        && let Some(Hop::Edge(EdgeHop { place, .. })) = rules.hop(hop)
+        && let Some(Hop::Edge(edge)) = rules.hop(hop)
     {
-        return Some(Source::Edge { hop, place: *place });
+        let way = Way::new(edge.place, Direction::Forward);
+        return Some((way.from(hop, LOOP_GUARD), true));
     }
-    let gateway = role.gateways.get(&(vlan, wire::MacAddress(mac)));
+    let gateway = role.gateways.get(&(vlan, MacAddress(mac)));
     let &(hop, side) = gateway.or_else(|| role.transparent.get(&vlan))?;
     let Some(Hop::Attachment(attachment)) = rules.hop(hop) else {
         return None;
     };
-    let (place, direction) = match side {
-        Side::Egress => (attachment.stage_behind, Direction::Forward),
-        Side::Ingress => (attachment.stage_before, Direction::Reverse),
+    let way = match side {
+        Side::Egress => Way::new(attachment.stage_behind, Direction::Forward),
+        Side::Ingress => Way::new(attachment.stage_before, Direction::Reverse),
     };
-    Some(Source::Attachment {
-        hop,
-        place,
-        direction,
-    })
+    Some((way.from(hop, LOOP_GUARD), false))
 }
 
 #[cold]
-fn stage(rules: &Rules, labels: u64) -> Option<Stage> {
+fn stage(rules: &Rules, labels: u64) -> Option<Way> {
     let context = SteeringContext::from_labels(&labels.to_be_bytes()).ok()?;
     let path = rules.paths.get(&(context.chain, context.egress))?;
     let number = path.stage_number(context.service_index.get(), context.direction)?;
-    Some(Stage {
-        place: path.place(number)?,
-        direction: context.direction,
-    })
+    let way = Way::new(path.place(number)?, context.direction);
+    Some(Way(way.0 | Way::OVER_TUNNEL))
 }
 
-/// A plain IP packet.
+/// A plain IP packet, with addresses as its family's keys have them.
 #[derive(Clone, Copy)]
-struct Ip {
-    shown: Shown,
-    length: u32,
-    ttl: u8,
-    tcp_flags: u8,
+pub(crate) struct Ip<A> {
+    /// Source and destination.
+    pub(crate) addresses: A,
+    /// Source and destination port, in the upper and the lower half.
+    pub(crate) ports: u32,
+    /// Bytes.
+    pub(crate) length: u32,
+    /// Protocol.
+    pub(crate) protocol: u8,
+    /// Time to live or hop limit.
+    pub(crate) ttl: u8,
+    /// Byte 13 of the TCP header; 0 for UDP.
+    pub(crate) tcp_flags: u8,
 }
 
-impl Ip {
-    #[inline]
-    fn destination(&self) -> IpAddr {
-        match &self.shown {
-            Shown::V4(words) => Ipv4Addr::from_bits(words.addresses as u32).into(),
-            Shown::V6(words) => Ipv6Addr::from_bits(words.addresses[1]).into(),
-        }
-    }
-}
-
-#[inline(always)]
-fn read_ip(packet: &[u8], ether_type: u16) -> Option<Ip> {
-    match ether_type {
-        ethernet::IPV4 => {
-            let start = Ipv4Start::read(packet)?;
-            let (ports, tcp_flags) =
-                read_transport::<{ ipv4::HEADER_LENGTH }>(packet, start.protocol, start.length)?;
-            Some(Ip {
-                shown: Shown::V4(Words {
-                    addresses: start.addresses,
-                    ports,
-                    protocol: start.protocol,
-                }),
-                length: start.length,
-                ttl: start.ttl,
-                tcp_flags,
-            })
-        }
-        ethernet::IPV6 => read_ipv6(packet),
-        _ => None,
-    }
-}
-
-#[inline]
-fn read_ipv6(packet: &[u8]) -> Option<Ip> {
-    let start = Ipv6Start::read(packet)?;
-    let (ports, tcp_flags) =
-        read_transport::<{ ipv6::HEADER_LENGTH }>(packet, start.protocol, start.length)?;
-    Some(Ip {
-        shown: Shown::V6(Words {
+impl Ip<u64> {
+    /// The IPv4 packet at the start of some bytes, if it is plain.
+    #[inline(always)]
+    pub(crate) fn read(packet: &[u8]) -> Option<Self> {
+        let start = Ipv4Start::read(packet)?;
+        let segment = packet.get(ipv4::HEADER_LENGTH..start.length as usize)?;
+        let (ports, tcp_flags) = read_transport(segment, start.protocol)?;
+        Some(Ip {
             addresses: start.addresses,
             ports,
+            length: start.length,
             protocol: start.protocol,
-        }),
-        length: start.length,
-        ttl: start.hop_limit,
-        tcp_flags,
-    })
+            ttl: start.ttl,
+            tcp_flags,
+        })
+    }
+
+    /// The key of its connection at a place.
+    #[inline(always)]
+    pub(crate) fn key(&self, way: Way) -> Ipv4Key {
+        let reverse = u32::from(way.direction() == Direction::Reverse);
+        Ipv4Key::from_words(
+            way.place().0,
+            self.protocol,
+            self.addresses.rotate_left(reverse * 32),
+            self.ports.rotate_left(reverse * 16),
+        )
+    }
+
+    /// Where it goes.
+    #[inline]
+    pub(crate) fn destination(&self) -> IpAddr {
+        Ipv4Addr::from_bits(self.addresses as u32).into()
+    }
+}
+
+impl Ip<[u128; 2]> {
+    /// The IPv6 packet at the start of some bytes, if it is plain.
+    #[inline]
+    pub(crate) fn read(packet: &[u8]) -> Option<Self> {
+        let start = Ipv6Start::read(packet)?;
+        let segment = packet.get(ipv6::HEADER_LENGTH..start.length as usize)?;
+        let (ports, tcp_flags) = read_transport(segment, start.protocol)?;
+        Some(Ip {
+            addresses: start.addresses,
+            ports,
+            length: start.length,
+            protocol: start.protocol,
+            ttl: start.hop_limit,
+            tcp_flags,
+        })
+    }
+
+    /// The key of its connection at a place.
+    #[inline]
+    pub(crate) fn key(&self, way: Way) -> Ipv6Key {
+        let [source, destination] = self.addresses;
+        let (from, to) = ((self.ports >> 16) as u16, self.ports as u16);
+        let place = way.place();
+        let key = Ipv6Key::new(place.0, source, destination, self.protocol, from, to);
+        match way.direction() {
+            Direction::Forward => key,
+            Direction::Reverse => key.reversed_at(place.0),
+        }
+    }
+
+    /// Where it goes.
+    #[inline]
+    pub(crate) fn destination(&self) -> IpAddr {
+        Ipv6Addr::from_bits(self.addresses[1]).into()
+    }
 }
 
 /// A right IPv4 header without options, of a packet that is whole and within its frame.
@@ -515,26 +487,22 @@ impl Ipv6Start {
     }
 }
 
-/// The ports in one word and the TCP flags of a right TCP or UDP header behind `AT` bytes of a packet of `length` bytes.
+/// The ports in one word and the TCP flags of a right TCP or UDP header at the start of a packet's payload.
 #[inline(always)]
-fn read_transport<const AT: usize>(packet: &[u8], protocol: u8, length: u32) -> Option<(u32, u8)> {
-    let segment = packet.get(AT..length as usize)?;
-    let header = segment.first_chunk::<{ udp::HEADER_LENGTH }>()?;
-    let [a, b, c, d, high, low, ..] = *header;
+fn read_transport(segment: &[u8], protocol: u8) -> Option<(u32, u8)> {
+    let [a, b, c, d, high, low, ..] = *segment.first_chunk::<{ udp::HEADER_LENGTH }>()?;
     let ports = u32::from_be_bytes([a, b, c, d]);
     match protocol {
         udp::PROTOCOL => {
             let length = usize::from(u16::from_be_bytes([high, low]));
-            (udp::HEADER_LENGTH..=segment.len())
-                .contains(&length)
-                .then_some((ports, 0))
+            let right = (udp::HEADER_LENGTH..=segment.len()).contains(&length);
+            right.then_some((ports, 0))
         }
         tcp::PROTOCOL => {
             let header = segment.first_chunk::<{ tcp::HEADER_LENGTH }>()?;
             let length = usize::from(header[12] >> 4) * 4;
-            (tcp::HEADER_LENGTH..=segment.len())
-                .contains(&length)
-                .then_some((ports, header[13]))
+            let right = (tcp::HEADER_LENGTH..=segment.len()).contains(&length);
+            right.then_some((ports, header[13]))
         }
         _ => None,
     }

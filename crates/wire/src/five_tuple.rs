@@ -36,6 +36,11 @@ pub struct FiveTuple {
     pub destination_port: u16,
 }
 
+/// 2^64 divided by the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+/// An odd number without pattern, from SplitMix64.
+const MIX: u64 = 0xbf58_476d_1ce4_e5b9;
+
 impl FiveTuple {
     /// A connection of a protocol that has no ports, or of which they are not known yet: they are 0.
     #[inline]
@@ -108,9 +113,12 @@ impl FiveTuple {
                 destination,
             } => (fold(source), fold(destination)),
         };
-        let a = mix(a << 16 | u64::from(self.source_port));
-        let b = mix(b << 16 | u64::from(self.destination_port));
-        mix(a.wrapping_add(b) ^ u64::from(self.protocol))
+        let a = a.rotate_left(16) ^ u64::from(self.source_port);
+        let b = b.rotate_left(16) ^ u64::from(self.destination_port);
+        // Sum and difference are the same whichever comes first, and together leave nothing else open.
+        let sum = a.wrapping_add(b) ^ u64::from(self.protocol) << 56;
+        let word = sum.wrapping_mul(SPREAD) ^ (a ^ b).wrapping_mul(MIX).rotate_left(32);
+        (word ^ word >> 32).wrapping_mul(MIX)
     }
 
     /// The outer UDP source port for the connection: 49152 to 65535 (RFC 7348, section 5).
@@ -123,17 +131,7 @@ impl FiveTuple {
 #[inline]
 fn fold(address: [u8; 16]) -> u64 {
     let word = u128::from_be_bytes(address);
-    ((word >> 64) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ word as u64
-}
-
-/// The finaliser of SplitMix64.
-#[inline]
-fn mix(mut word: u64) -> u64 {
-    word ^= word >> 30;
-    word = word.wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word ^= word >> 27;
-    word = word.wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ word >> 31
+    ((word >> 64) as u64).wrapping_mul(SPREAD) ^ word as u64
 }
 
 impl fmt::Display for FiveTuple {
@@ -173,5 +171,40 @@ mod tests {
             ports.insert(tuple.entropy_port());
         }
         assert!(ports.len() > 900, "{} of 1000 differ", ports.len());
+    }
+
+    #[test]
+    fn connections_spread_evenly_whichever_part_of_them_differs() {
+        let tuple = |number: u32, part: usize| {
+            let [_, a, b, c] = number.to_be_bytes();
+            let mut tuple = FiveTuple {
+                addresses: Addresses::V4 {
+                    source: [10, 0, 0, 1],
+                    destination: [192, 0, 2, 1],
+                },
+                protocol: 17,
+                source_port: 1,
+                destination_port: 2,
+            };
+            match (part, &mut tuple.addresses) {
+                (0, Addresses::V4 { source, .. }) => *source = [10, a, b, c],
+                (1, Addresses::V4 { destination, .. }) => *destination = [203, a, b, c],
+                (2, _) => tuple.source_port = number as u16,
+                _ => tuple.destination_port = number as u16,
+            }
+            tuple
+        };
+        for part in 0..4 {
+            // By the upper bits, as the outer port and the choice of a worker have them.
+            let mut shares = [0u32; 64];
+            for number in 0..64_000 {
+                shares[(tuple(number, part).symmetric_hash() >> 58) as usize] += 1;
+            }
+            // Ten standard deviations of a fair draw.
+            assert!(
+                shares.iter().all(|&share| share.abs_diff(1000) < 316),
+                "{part}: {shares:?}"
+            );
+        }
     }
 }

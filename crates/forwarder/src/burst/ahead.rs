@@ -1,0 +1,212 @@
+//! Packets that need no decision: their connection is known and so is its way out. Packets alike leave in one run.
+
+use super::{AsOf, Burst, Lane, NO_EDGE};
+use crate::counters::Drop;
+use crate::exits::{Exit, ExitKind};
+use crate::family::Family;
+use crate::frame::Frame;
+use crate::pipeline::{Output, Pipeline, ends, flow_direction};
+use crate::plain::Way;
+use crate::registry::HopId;
+use crate::rules::Rules;
+use flow::BURST;
+use std::ops::Range;
+use wire::ethernet;
+
+/// Packets that come one behind the other, by the same way, and leave to the same hop.
+#[derive(Clone, Copy)]
+struct Run {
+    way: Way,
+    hop: HopId,
+    packets: u32,
+    bytes: u64,
+}
+
+/// The runs of a part of a burst.
+pub(super) struct Runs {
+    runs: [Run; BURST],
+    count: usize,
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        let none = Run {
+            way: Way::default(),
+            hop: HopId(0),
+            packets: 0,
+            bytes: 0,
+        };
+        Runs {
+            runs: [none; BURST],
+            count: 0,
+        }
+    }
+}
+
+impl<F: Frame> Pipeline<F> {
+    /// Counts from the start of `range` the packets that can leave without more ado, notes them in their connections' entries, and
+    /// puts them in runs. The first of the others has its turn then.
+    #[inline(never)]
+    pub(super) fn prepare(
+        &mut self,
+        rules: &Rules,
+        burst: &mut Burst,
+        range: Range<usize>,
+        as_of: AsOf,
+        now: u32,
+    ) -> usize {
+        let Burst {
+            lanes,
+            ways,
+            shapes,
+            slots,
+            edge_slots,
+            v4,
+            v6,
+            runs,
+            ..
+        } = burst;
+        let start = range.start;
+        runs.count = 0;
+        if self.trace.is_some() || as_of.moves != self.flow_moves {
+            return 0;
+        }
+        let (mut limit, mut last) = (0, None);
+        for at in range.start..range.end.min(BURST) {
+            let slot = usize::from(slots[at]) % BURST;
+            let found = match lanes[at] {
+                Lane::V4 => v4.stages.found[slot],
+                Lane::V6 => v6.stages.found[slot],
+                Lane::Long => None,
+            };
+            let Some(found) = found else {
+                return at - start;
+            };
+            let (way, shape) = (ways[at], shapes[at]);
+            let (towards, origin) = ends(found.hops, way.direction());
+            if origin != way.hop() || edge_slots[at] != NO_EDGE {
+                return at - start;
+            }
+            if last != Some((way, towards)) {
+                let Some(largest) = self.largest(rules, way, towards) else {
+                    return at - start;
+                };
+                limit = largest;
+                last = Some((way, towards));
+                runs.runs[runs.count % BURST] = Run {
+                    way,
+                    hop: towards,
+                    packets: 0,
+                    bytes: 0,
+                };
+                runs.count += 1;
+            }
+            if shape.length > limit {
+                return at - start;
+            }
+            let direction = flow_direction(way.direction());
+            match lanes[at] {
+                Lane::V6 => self
+                    .v6
+                    .on_packet(found.position, shape.tcp_flags, direction, now),
+                _ => self
+                    .v4
+                    .on_packet(found.position, shape.tcp_flags, direction, now),
+            };
+            let run = &mut runs.runs[(runs.count - 1) % BURST];
+            run.packets += 1;
+            run.bytes += u64::from(shape.length);
+        }
+        range.end - start
+    }
+
+    /// Bytes of the largest packet that may leave to a hop without more ado; none when there is some.
+    #[inline(always)]
+    fn largest(&mut self, rules: &Rules, way: Way, hop: HopId) -> Option<u32> {
+        let direction = way.direction();
+        let neighbours = &self.neighbours;
+        let exit = self.exits.fresh(rules, neighbours, hop, direction)?;
+        if !exit.is_usable || !exit.is_known() {
+            return None;
+        }
+        let (kind, largest) = (exit.kind, exit.mtu);
+        match kind {
+            ExitKind::Attachment => Some(largest),
+            ExitKind::TunnelV4 | ExitKind::TunnelV6 => {
+                self.exits.labels(way.place(), direction, 0)?;
+                Some(largest)
+            }
+            ExitKind::Encoded | ExitKind::Edge | ExitKind::Gone => None,
+        }
+    }
+
+    /// Sends the runs that were prepared, from the packet `at` of the burst, and counts them.
+    #[inline(never)]
+    pub(super) fn send_prepared(
+        &mut self,
+        burst: &Burst,
+        mut at: usize,
+        frames: &mut impl Iterator<Item = F>,
+        out: &mut Output<F>,
+    ) {
+        for run in &burst.runs.runs[..burst.runs.count.min(BURST)] {
+            let (way, packets) = (run.way, run.packets as usize);
+            if packets == 0 {
+                continue;
+            }
+            self.count_packets(
+                (way.place(), way.direction()),
+                run.hop,
+                way.over_tunnel(),
+                run.packets.into(),
+                run.bytes,
+            );
+            let Some(exit) = self.exits.get(run.hop, way.direction()) else {
+                continue;
+            };
+            let guard = way.loop_guard();
+            let labels = self.exits.labels(way.place(), way.direction(), guard);
+            let list = out.list(usize::from(exit.port));
+            list.reserve(packets);
+            let mut unsent = 0;
+            for frame in frames.by_ref().take(packets) {
+                match leave(burst, at % BURST, exit, labels.unwrap_or(0), frame) {
+                    Some(frame) => list.push(frame),
+                    None => unsent += 1,
+                }
+                at += 1;
+            }
+            for _ in 0..unsent {
+                self.counters.drop(Drop::NoHeadroom.into());
+            }
+        }
+    }
+}
+
+/// Puts the header of a way out in front of a packet; nothing when its buffer has no room.
+#[inline(always)]
+fn leave<F: Frame>(burst: &Burst, at: usize, exit: &Exit, labels: u64, mut frame: F) -> Option<F> {
+    let shape = burst.shapes[at];
+    let length = shape.length;
+    if !frame.reframe(usize::from(shape.offset), length as usize, exit.length()) {
+        return None;
+    }
+    let slot = usize::from(burst.slots[at]) % BURST;
+    let is_v6 = burst.lanes[at] == Lane::V6;
+    if exit.kind == ExitKind::Attachment {
+        let ether_type = if is_v6 {
+            ethernet::IPV6
+        } else {
+            ethernet::IPV4
+        };
+        exit.write_ethernet(frame.data_mut(), ether_type);
+    } else {
+        let port = if is_v6 {
+            burst.v6.stages.keys[slot].entropy_port()
+        } else {
+            burst.v4.stages.keys[slot].entropy_port()
+        };
+        exit.write_tunnel(frame.data_mut(), length, port, labels);
+    }
+    Some(frame)
+}
