@@ -19,7 +19,7 @@ func newRootCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.AddCommand(newVersionCommand(), newLabCommand())
-	root.AddCommand(newSiteCommand(), newVnfCommand(), newGlobalCommand())
+	root.AddCommand(newSiteCommand(), newVnfCommand(), newGlobalCommand(), newAuthorityCommand(), newEnrolCommand())
 	root.AddCommand(newApplyCommand(), newGetCommand(), newDescribeCommand(), newDeleteCommand(), newWaitCommand(), newEventsCommand(),
 		newTraceCommand(), newTopCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })

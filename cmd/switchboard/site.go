@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -79,6 +80,12 @@ func startSiteServer(ctx context.Context, config *site.Config, log *slog.Logger)
 			return nil, err
 		}
 		server.Identity = identity
+	}
+	server.Authorise = func(peer string, _ bus.Access) error {
+		if slices.Contains(config.Bus.Refuse, peer) {
+			return fmt.Errorf("%w: site %s is in bus.refuse", bus.ErrDenied, peer)
+		}
+		return nil
 	}
 	for _, p := range config.Bus.Peers {
 		server.Peers = append(server.Peers, bus.Peer{Site: p.Site, Address: p.Address})

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -17,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -26,6 +28,7 @@ var ErrTokenRefused = errors.New("bus: enrolment token refused")
 const (
 	authorityKeyFile    = "authority.key"
 	authorityTokensFile = "tokens.json"
+	authorityLockFile   = "tokens.lock"
 	certificateLife     = 10 * 365 * 24 * time.Hour
 	// clockSkew is how far apart the clocks of sites may be.
 	clockSkew = time.Hour
@@ -33,6 +36,9 @@ const (
 
 // Authority is the platform's certificate authority: it says, once per token, which key is which site.
 type Authority struct {
+	// CertificateLife is how long certificates hold that it makes from now on; 0 means ten years.
+	CertificateLife time.Duration
+
 	directory   string
 	key         ed25519.PrivateKey
 	certificate *x509.Certificate
@@ -186,7 +192,7 @@ func (a *Authority) sign(name, domain string, key any) ([]byte, error) {
 		Subject:               pkix.Name{CommonName: name},
 		DNSNames:              []string{domain},
 		NotBefore:             time.Now().Add(-clockSkew),
-		NotAfter:              time.Now().Add(certificateLife),
+		NotAfter:              time.Now().Add(cmp.Or(a.CertificateLife, certificateLife)),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true,
@@ -201,6 +207,11 @@ func (a *Authority) sign(name, domain string, key any) ([]byte, error) {
 func (a *Authority) changeTokens(change func(map[string]token) error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	unlock, err := lockFile(filepath.Join(a.directory, authorityLockFile)) // tokens are made by one process and spent by another
+	if err != nil {
+		return fmt.Errorf("bus: enrolment tokens: %w", err)
+	}
+	defer unlock()
 	path := filepath.Join(a.directory, authorityTokensFile)
 	tokens := map[string]token{}
 	text, err := os.ReadFile(path)
@@ -224,6 +235,19 @@ func (a *Authority) changeTokens(change func(map[string]token) error) error {
 		return fmt.Errorf("bus: enrolment tokens: %w", err)
 	}
 	return nil
+}
+
+// lockFile keeps other processes out until unlock.
+func lockFile(path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		file.Close()
+		return nil, err
+	}
+	return func() { file.Close() }, nil
 }
 
 func hashed(secret string) string {

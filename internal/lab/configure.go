@@ -38,6 +38,7 @@ func (s state) configure(p *plan) ([]process, error) {
 	processes := []process{{
 		Name: "underlay", Namespace: p.underlayNamespace(),
 		Arguments: []string{programs["switchboard-underlay"], "--config", s.underlayFile(), "--status", s.underlayStatus()},
+		Forwards:  true,
 	}}
 	authority, err := bus.NewAuthority(s.path("authority"))
 	if err != nil {
@@ -91,7 +92,7 @@ func (s state) configureSite(p *plan, site sitePlan, programs map[string]string)
 				"--credentials", credentials, "--state-directory", s.sitePath(site.Name, "forwarder-"+forwarderName),
 				"--flow-directory", s.flowTables(site.Name),
 			},
-			WaitFor: []string{credentials},
+			WaitFor: []string{credentials}, Forwards: true,
 		},
 	}, nil
 }

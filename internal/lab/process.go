@@ -29,6 +29,8 @@ type process struct {
 	WaitFor []string `json:"wait_for,omitempty"`
 	// Listens says that it takes the API's listening sockets as descriptors 3 (TCP) and 4 (Unix).
 	Listens bool `json:"listens,omitempty"`
+	// Forwards says that packets pass through it.
+	Forwards bool `json:"forwards,omitempty"`
 }
 
 // processRecord is what the supervisor notes of a running process.

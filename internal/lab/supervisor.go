@@ -165,6 +165,9 @@ func (s *supervisor) runOnce(ctx context.Context, one process, restarts int, las
 	if err := s.start(one, command); err != nil {
 		return "cannot start: " + err.Error()
 	}
+	if one.Forwards {
+		s.prefer(one, command.Process.Pid)
+	}
 	record := processRecord{PID: command.Process.Pid, Since: time.Now(), Restarts: restarts, LastExit: lastExit}
 	record.Start, _ = startTime(record.PID)
 	if err := writeJSON(s.record(one.Name), record); err != nil {
@@ -191,8 +194,9 @@ func (s *supervisor) command(ctx context.Context, one process) (*exec.Cmd, error
 		"RUNTIME_DIRECTORY="+s.path("runtime"))
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = patience
-	// Its own process group: an interrupt at the terminal is for `lab up` alone.
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// Its own session: an interrupt at the terminal is for `lab up` alone, and the scheduler shares processors among
+	// sessions (sched(7), autogroups), so that a site process that starts takes no time from a forwarder.
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if one.Listens {
 		listeners, err := s.listen()
 		if err != nil {
@@ -214,6 +218,19 @@ func (s *supervisor) start(one process, command *exec.Cmd) error {
 	}
 	defer namespace.Close()
 	return namespace.Start(command)
+}
+
+// dataPlaneNice is the priority of what packets pass, above everything that only decides about them.
+const dataPlaneNice = -10
+
+// prefer lets a process run before others. It works without.
+func (s *supervisor) prefer(one process, pid int) {
+	err := unix.Setpriority(unix.PRIO_PROCESS, pid, dataPlaneNice)
+	// Its session's share counts where the scheduler groups by session; a kernel without has no such file.
+	session := os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", pid), []byte(strconv.Itoa(dataPlaneNice)), 0)
+	if err = errors.Join(err, session); err != nil {
+		s.logger.Warn("process has no priority", "process", one.Name, "error", err)
+	}
 }
 
 // listen opens the API's sockets at first use. A Global Switchboard that was adopted holds those of the supervisor

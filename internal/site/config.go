@@ -38,6 +38,8 @@ type Bus struct {
 	Store string `yaml:"store"`
 	// Identity is the directory with the site's key and certificates; needed with listen or peers.
 	Identity string `yaml:"identity"`
+	// Refuse names sites whose certificates count no more.
+	Refuse []string `yaml:"refuse"`
 }
 
 // Peer is another site to keep a link with.
@@ -232,6 +234,13 @@ func (b *Bus) check(k *check, site string) {
 		}
 		seen[p.Site] = true
 		checkListen(k, field+".address", p.Address)
+	}
+	for i, refused := range b.Refuse {
+		field := fmt.Sprintf("bus.refuse[%d]", i)
+		checkName(k, field, refused)
+		if seen[refused] {
+			k.add(field, "%q is this site or in peers; remove it there", refused)
+		}
 	}
 }
 

@@ -39,6 +39,7 @@ func TestConfigSaysWhereAndHow(t *testing.T) {
 		{"globalSite: core\n", "", `line 1: globalSite: "" is no name`},
 		{"10.0.0.2:7400", "10.0.0.2", `line 4: bus.listen: "10.0.0.2" is no address; write host:port`},
 		{"{site: core,", "{site: edge-a,", `line 6: bus.peers[0].site: "edge-a" is this site or named twice; remove it`},
+		{"  store: /tmp/edge-a\n", "  store: /tmp/edge-a\n  refuse: [core]\n", `bus.refuse[0]: "core" is this site or in peers; remove it there`},
 		{"  store: /tmp/edge-a\n", "", "bus.store: empty; give the directory"},
 		{"  identity: /tmp/edge-a/identity\n", "", "bus.identity: empty; give the directory with the site's key"},
 		{"192.0.2.2/24", "192.0.2.2", `line 11: forwarders[0].tunnelAddress: "192.0.2.2" is no address with prefix length; write for example 192.0.2.1/24`},

@@ -136,7 +136,9 @@ func (f *flows) longest() time.Duration {
 // checkStall fails the test where a connection waited too long since the last look, and says whether packets were lost.
 func (f *flows) checkStall(t *testing.T, l *laboratory) {
 	t.Helper()
-	if longest := f.longest(); longest > longestStall {
+	longest := f.longest()
+	t.Logf("longest wait: %s", longest)
+	if longest > longestStall {
 		t.Errorf("a connection waited %s for an answer; %d segments were sent again; dropped:\n%s", longest, f.retransmissions(t), l.drops(t))
 	}
 }

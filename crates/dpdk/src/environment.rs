@@ -1,12 +1,15 @@
 //! DPDK's environment abstraction layer: once in a process.
 
-use std::ffi::{CString, c_char, c_int};
-use std::fmt;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Mutex;
+use std::{fmt, fs};
 
 unsafe extern "C" {
     fn sb_eal_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
     fn sb_eal_cleanup() -> c_int;
+    fn rte_eal_get_runtime_dir() -> *const c_char;
 }
 
 /// Proof that DPDK has started.
@@ -70,6 +73,10 @@ impl Environment {
             return Err(EnvironmentError::System(-result));
         }
         *started = true;
+        // A process of its own shares nothing through the directory that DPDK has made for it. One with files stays.
+        if let Some(directory) = runtime_directory() {
+            let _ = fs::remove_dir(directory);
+        }
         Ok(Environment(()))
     }
 
@@ -78,4 +85,15 @@ impl Environment {
         // SAFETY: the caller has given up the proof that DPDK runs.
         unsafe { sb_eal_cleanup() };
     }
+}
+
+/// Where DPDK keeps what processes share.
+fn runtime_directory() -> Option<PathBuf> {
+    // SAFETY: DPDK has started; it returns a terminated string that it owns and leaves unchanged, or nothing.
+    let text = unsafe {
+        rte_eal_get_runtime_dir()
+            .as_ref()
+            .map(|text| CStr::from_ptr(text))
+    }?;
+    Some(PathBuf::from(OsStr::from_bytes(text.to_bytes())))
 }
