@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,11 +18,11 @@ import (
 
 // globalFlags are those of `switchboard global`.
 type globalFlags struct {
-	credentials, engineering, algorithm, tokenFile, readyFile, level string
-	listen                                                           []string
-	engineeringLimit, patience, drainLimit, deleteDrainLimit         time.Duration
-	deleteIdleLimit                                                  time.Duration
-	keepEstimate, newSelectionSeed                                   bool
+	credentials, tokenFile, readyFile, level                string
+	listen                                                  []string
+	patience, drainLimit, deleteDrainLimit, deleteIdleLimit time.Duration
+	keepEstimate, newSelectionSeed                          bool
+	engineering                                             engineeringFlags
 }
 
 func newGlobalCommand() *cobra.Command {
@@ -48,9 +46,7 @@ func newGlobalCommand() *cobra.Command {
 	f := command.Flags()
 	f.StringVar(&flags.credentials, "credentials", "", "the site's credentials for a controller, <store>/credentials/controller.default.json")
 	f.StringArrayVar(&flags.listen, "listen", nil, "where the API is served; may be given several times")
-	f.StringVar(&flags.engineering, "te", "", "the program switchboard-te; beside this program or in PATH where not given")
-	f.StringVar(&flags.algorithm, "te-algorithm", "dp", "how routes are found, one of switchboard-te's algorithms")
-	f.DurationVar(&flags.engineeringLimit, "te-time-limit", 10*time.Second, "how long one plan may take")
+	flags.engineering.define(f)
 	f.StringVar(&flags.tokenFile, "token-file", defaultTokenFile(), "the API's token; made at the first start")
 	f.DurationVar(&flags.patience, "patience", 0, "how long a refused plan is tried again before the chain is rejected (default 2s)")
 	f.DurationVar(&flags.drainLimit, "drain-limit", 0, "how long a replaced version keeps its connections (default 1h)")
@@ -67,7 +63,7 @@ func newGlobalCommand() *cobra.Command {
 }
 
 func runGlobal(ctx context.Context, flags *globalFlags, log *slog.Logger) error {
-	program, err := findEngineering(flags.engineering)
+	engineering, err := flags.engineering.config(flags.credentials)
 	if err != nil {
 		return usageError{err}
 	}
@@ -92,8 +88,7 @@ func runGlobal(ctx context.Context, flags *globalFlags, log *slog.Logger) error 
 	g, err := global.Open(ctx, global.Config{Connection: connection, Logger: log, Patience: flags.patience,
 		DrainLimit: flags.drainLimit, DeleteDrainLimit: flags.deleteDrainLimit, DeleteIdleLimit: flags.deleteIdleLimit,
 		Measure:          global.MeasurePolicy{Off: flags.keepEstimate},
-		NewSelectionSeed: flags.newSelectionSeed,
-		Engineering:      global.Command{Path: program, Algorithm: flags.algorithm, TimeLimit: flags.engineeringLimit}})
+		NewSelectionSeed: flags.newSelectionSeed, Engineering: engineering})
 	if err != nil {
 		return err
 	}
@@ -130,30 +125,4 @@ func connectWhenThere(ctx context.Context, credentials string, log *slog.Logger)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-}
-
-// findEngineering finds switchboard-te: where told, beside this program, or in PATH.
-func findEngineering(given string) (string, error) {
-	const name = "switchboard-te"
-	if given != "" {
-		if _, err := exec.LookPath(given); err != nil {
-			return "", fmt.Errorf("--te: %w", err)
-		}
-		return given, nil
-	}
-	if self, err := os.Executable(); err == nil {
-		if beside := filepath.Join(filepath.Dir(self), name); isProgram(beside) {
-			return beside, nil
-		}
-	}
-	found, err := exec.LookPath(name)
-	if err != nil {
-		return "", errors.New("switchboard-te is neither beside this program nor in PATH; say where it is with --te")
-	}
-	return found, nil
-}
-
-func isProgram(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o111 != 0
 }

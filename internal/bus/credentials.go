@@ -21,10 +21,13 @@ type Kind string
 const (
 	// KindController may use every bucket, service and subscription of its site: Local and Global Switchboard.
 	KindController Kind = "controller"
-	// KindService may do what a controller may, except write forwarders' rules: VNF and edge controllers.
+	// KindService may do what a controller may, except write forwarders' rules and the model: VNF and edge
+	// controllers.
 	KindService Kind = "service"
 	// KindForwarder may read its rules, write its own status, say that it lives and answer requests.
 	KindForwarder Kind = "forwarder"
+	// KindOptimiser may read the model that traffic engineering works on, answer requests about it, and say that it lives.
+	KindOptimiser Kind = "optimiser"
 
 	// kindSite is the site process itself, in process only.
 	kindSite Kind = "site"
@@ -109,9 +112,9 @@ func (m *mint) check(user, password string) (Kind, string, bool) {
 
 func (m *mint) issue(site, url string, kind Kind, name string) (Credentials, error) {
 	switch kind {
-	case KindController, KindService, KindForwarder, kindSite:
+	case KindController, KindService, KindForwarder, KindOptimiser, kindSite:
 	default:
-		return Credentials{}, fmt.Errorf("%w: agent kind %q: use controller, service or forwarder", ErrInvalidKey, kind)
+		return Credentials{}, fmt.Errorf("%w: agent kind %q: use controller, service, forwarder or optimiser", ErrInvalidKey, kind)
 	}
 	if err := validName("agent name", name); err != nil {
 		return Credentials{}, err

@@ -57,6 +57,12 @@
 //	                                            "serve.forwarder.f1.trace" with switchboard.forwarder.v1.TraceRequest;
 //	                                            queue group "agents"
 //
+// An optimiser of any name uses, and may use, only:
+//
+//	bucket "model"                  watch, get   the model of traffic engineering, see docs/traffic-engineering.md
+//	subject "presence.optimiser.<name>" publish  as a forwarder's; a name of its own for each worker
+//	subject "serve.te.*"            subscribe    requests, queue group "agents"
+//
 // A request carries headers Switchboard-Timeout-Ms (the caller stops waiting then), Switchboard-Agent (who asks) and, from
 // another site, Switchboard-Site. The reply's body is the answer. A refusal has header Switchboard-Code: a word for
 // programs such as "invalid_argument" (not beginning with "bus."), and as body a sentence for people.

@@ -38,30 +38,45 @@ func permissions(kind Kind, name string) *server.Permissions {
 	case KindService:
 		return &server.Permissions{
 			Publish: &server.SubjectPermission{Allow: []string{">"}, Deny: slices.Concat([]string{"$KV." + viewBucket + ".>",
-				"$KV." + rulesBucket + ".>", "$KV." + globalBucket + ".>", "$SYS.>", "_INBOX.>", "call.*." + platformServices, "serve." + platformServices},
+				"$KV." + rulesBucket + ".>", "$KV." + globalBucket + ".>", "$KV." + ModelBucket + ".>", "$SYS.>", "_INBOX.>",
+				"call.*." + platformServices, "serve." + platformServices},
 				readingOf(rulesBucket), readingOf(globalBucket))},
 			Subscribe: &server.SubjectPermission{Allow: []string{inbox, "serve.>"}},
 			Response:  replies,
 		}
 	case KindForwarder:
-		rules := "KV_" + rulesBucket
 		return &server.Permissions{
-			Publish: &server.SubjectPermission{Allow: []string{
-				"$JS.API.INFO",
-				"$JS.API.STREAM.INFO." + rules, "$JS.API.STREAM.INFO.KV_" + statusBucket,
-				"$JS.API.CONSUMER.CREATE." + rules, "$JS.API.CONSUMER.CREATE." + rules + ".>",
-				"$JS.API.CONSUMER.INFO." + rules + ".>", "$JS.API.CONSUMER.DELETE." + rules + ".>",
-				"$JS.API.STREAM.MSG.GET." + rules, "$JS.API.DIRECT.GET." + rules, "$JS.API.DIRECT.GET." + rules + ".>",
-				"$JS.ACK." + rules + ".>", "$JS.FC." + rules + ".>",
-				"$KV." + statusBucket + "." + name, "$KV." + statusBucket + "." + name + ".>",
-				"presence.forwarder." + name,
-			}},
+			Publish: &server.SubjectPermission{Allow: append(following(rulesBucket),
+				"$JS.API.STREAM.INFO.KV_"+statusBucket,
+				"$KV."+statusBucket+"."+name, "$KV."+statusBucket+"."+name+".>",
+				"presence.forwarder."+name,
+			)},
 			Subscribe: &server.SubjectPermission{Allow: []string{inbox, "serve.forwarder." + name + ".>"}},
+			Response:  replies,
+		}
+	case KindOptimiser:
+		return &server.Permissions{
+			// Several workers share the credentials "default"; each has a name of its own.
+			Publish:   &server.SubjectPermission{Allow: append(following(ModelBucket), "presence.optimiser.*")},
+			Subscribe: &server.SubjectPermission{Allow: []string{inbox, "serve.te.*"}},
 			Response:  replies,
 		}
 	}
 	return &server.Permissions{
 		Publish:   &server.SubjectPermission{Deny: []string{">"}},
 		Subscribe: &server.SubjectPermission{Deny: []string{">"}},
+	}
+}
+
+// following is what an agent publishes to read a bucket and follow its changes.
+func following(bucket string) []string {
+	stream := "KV_" + bucket
+	return []string{
+		"$JS.API.INFO",
+		"$JS.API.STREAM.INFO." + stream,
+		"$JS.API.CONSUMER.CREATE." + stream, "$JS.API.CONSUMER.CREATE." + stream + ".>",
+		"$JS.API.CONSUMER.INFO." + stream + ".>", "$JS.API.CONSUMER.DELETE." + stream + ".>",
+		"$JS.API.STREAM.MSG.GET." + stream, "$JS.API.DIRECT.GET." + stream, "$JS.API.DIRECT.GET." + stream + ".>",
+		"$JS.ACK." + stream + ".>", "$JS.FC." + stream + ".>",
 	}
 }

@@ -168,12 +168,12 @@ func (s *Server) start(ctx, life context.Context) error {
 		return err
 	}
 	s.nc = s.core.nc
-	for _, name := range []string{pubBucket, viewBucket, rulesBucket, statusBucket, linksBucket} {
+	for _, name := range []string{pubBucket, viewBucket, rulesBucket, statusBucket, linksBucket, ModelBucket} {
 		if err := s.core.store(name).ensure(ctx); err != nil {
 			return err
 		}
 	}
-	for _, kind := range []Kind{KindController, KindService} {
+	for _, kind := range []Kind{KindController, KindService, KindOptimiser} {
 		if _, err := s.WriteCredentials(kind, "default"); err != nil {
 			return err
 		}
@@ -214,8 +214,8 @@ func (s *Server) LocalURL() string { return s.agents.ClientURL() }
 // Site is the site's name.
 func (s *Server) Site() string { return s.config.Site }
 
-// CredentialsFile is where WriteCredentials puts an agent's credentials. Those named "default" of kinds controller and
-// service are written at every start.
+// CredentialsFile is where WriteCredentials puts an agent's credentials. Those named "default" of kinds controller,
+// service and optimiser are written at every start.
 func (s *Server) CredentialsFile(kind Kind, name string) string {
 	return filepath.Join(s.config.StoreDirectory, "credentials", userName(kind, name)+".json")
 }

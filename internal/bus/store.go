@@ -21,6 +21,9 @@ const (
 	globalBucket = "global" // the Global Switchboard's own
 )
 
+// ModelBucket is what optimisers work on: a bucket of the site that no other site sees. The Global Switchboard writes it.
+const ModelBucket = "model"
+
 const (
 	// tombstoneLife is how long a deleted key's marker stays. A watcher or site that was away longer compares everything.
 	tombstoneLife = 24 * time.Hour
@@ -197,29 +200,35 @@ func (s *Store) Update(ctx context.Context, key string, value []byte, revision u
 
 // Delete removes a key. Removing one that has no value is no error and tells nobody.
 func (s *Store) Delete(ctx context.Context, key string) error {
+	_, err := s.remove(ctx, key, nil)
+	return err
+}
+
+// Remove is Delete that tells the revision of the change, 0 where the key has no value.
+func (s *Store) Remove(ctx context.Context, key string) (uint64, error) {
 	return s.remove(ctx, key, nil)
 }
 
 // DeleteRevision removes a key whose revision is the one given; ErrConflict if it is not.
 func (s *Store) DeleteRevision(ctx context.Context, key string, revision uint64) error {
-	return s.remove(ctx, key, &revision)
+	_, err := s.remove(ctx, key, &revision)
+	return err
 }
 
-func (s *Store) remove(ctx context.Context, key string, revision *uint64) error {
+func (s *Store) remove(ctx context.Context, key string, revision *uint64) (uint64, error) {
 	m, err := s.last(ctx, key)
 	if errors.Is(err, ErrNotFound) || err == nil && deleted(m.Header) {
 		if revision != nil {
-			return fmt.Errorf("%w: %s/%s has no value", ErrConflict, s.bucket, key)
+			return 0, fmt.Errorf("%w: %s/%s has no value", ErrConflict, s.bucket, key)
 		}
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	marker := nats.NewMsg("")
 	markDeleted(marker.Header)
-	_, err = s.write(ctx, marker, key, revision)
-	return err
+	return s.write(ctx, marker, key, revision)
 }
 
 // Get reads a key's value; ErrNotFound if it has none.

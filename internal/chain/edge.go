@@ -3,6 +3,7 @@ package chain
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -90,4 +91,12 @@ func (e EdgeSpec) onLink(hop netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// SamePrefixes reports whether two lists lead to the same destinations, in any order.
+func SamePrefixes(a, b []netip.Prefix) bool {
+	within := func(a, b []netip.Prefix) bool {
+		return !slices.ContainsFunc(a, func(p netip.Prefix) bool { return !slices.Contains(b, p) })
+	}
+	return within(a, b) && within(b, a)
 }

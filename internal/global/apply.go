@@ -210,6 +210,7 @@ func (g *Global) applied(ctx context.Context, changed []*api.Resource, outcomes 
 	}
 	g.mu.Unlock()
 	g.changed.Add(1)
+	g.board.changedAll()
 	for _, outcome := range outcomes {
 		if outcome.Result == api.ApplyResult_APPLY_RESULT_UNCHANGED {
 			continue
@@ -284,6 +285,7 @@ func (g *Global) Delete(ctx context.Context, key chain.Key) error {
 	delete(g.messages, key)
 	g.mu.Unlock()
 	g.changed.Add(1)
+	g.board.changedAll()
 	g.events.add(key, normal, "Deleted", "", sourceAPI)
 	if key.Kind == chain.KindSite {
 		g.observed.leave(chain.SiteName(key.Name))

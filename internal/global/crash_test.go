@@ -62,11 +62,7 @@ func (o *process) start(step string) {
 	directory := filepath.Dir(o.socket)
 	ready := filepath.Join(directory, "ready")
 	_ = os.Remove(ready)
-	engineering, ok := o.p.config.Engineering.(Command)
-	if !ok {
-		o.p.t.Skip("switchboard-te is not built: cargo build -p switchboard-te-cli")
-	}
-	o.command = exec.Command(o.program, "global", "--credentials", credentials, "--listen", "unix:"+o.socket, "--te", engineering.Path,
+	o.command = exec.Command(o.program, "global", "--credentials", credentials, "--listen", "unix:"+o.socket, "--te", o.p.config.Engineering.Workers.Program,
 		"--token-file", o.token, "--ready-file", ready, "--patience", "300ms", "--delete-drain-limit", "200ms")
 	o.command.Env = append(os.Environ(), "SWITCHBOARD_FAULT="+step)
 	log, err := os.OpenFile(filepath.Join(directory, "log"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)

@@ -148,6 +148,7 @@ func (g *Global) publishRecord(ctx context.Context, record *control.ChainRecord)
 	}
 	delete(g.planned, key)
 	g.mu.Unlock()
+	g.board.changedChain(key)
 	g.changes.tell()
 	g.kick(key)
 	return nil
@@ -166,5 +167,6 @@ func (g *Global) withdrawRecord(ctx context.Context, key chain.Key) error {
 	g.mu.Lock()
 	delete(g.records, key)
 	g.mu.Unlock()
+	g.board.changedChain(key)
 	return nil
 }

@@ -17,7 +17,9 @@
 //
 //	global desired apply journal     what is wanted, and how it changes
 //	directory label seed             what sites are told of it; labels; the secret of their choices
-//	worker plan model engineering    one chain's way to its plan
+//	worker plan model                one chain's way to its plan
+//	engineering board entries        traffic engineering: requests, and the model they are about
+//	optimiser                        the processes that answer them
 //	transaction participant          two-phase commit and recovery
 //	activate drain                   make before break, and the end of old versions
 //	observe status event             what sites report, and how it is shown
@@ -42,8 +44,8 @@ import (
 type Config struct {
 	// Connection is to the bus of the global site.
 	Connection *bus.Connection
-	// Engineering finds routes.
-	Engineering Engineering
+	// Engineering says who finds routes.
+	Engineering EngineeringConfig
 	// Patience is how long a plan that a participant refused is tried again before the chain is rejected: what it refused
 	// may be on its way to it. Default 2 s.
 	Patience time.Duration
@@ -78,6 +80,7 @@ func (c *Config) defaults() {
 	set(&c.DeleteIdleLimit, 3*time.Second)
 	set(&c.RetryInterval, 30*time.Second)
 	c.Measure.defaults()
+	c.Engineering.defaults()
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -99,8 +102,9 @@ type Global struct {
 	observed     *observed
 	changes      *broadcast
 	coordinate   *coordinator
-	planning     chan struct{} // bounds plans made at once
-	seed         []byte        // of the forwarders' choice of instances; set once
+	board        *modelBoard
+	engineering  *engineering
+	seed         []byte // of the forwarders' choice of instances; set once
 
 	applying sync.Mutex // held while desired resources change
 	// changed counts changes of desired resources.
@@ -113,6 +117,7 @@ type Global struct {
 	records  map[chain.Key]*control.ChainRecord
 	// planned are loads of plans that are being agreed, by chain.
 	planned map[chain.Key]map[chain.Placement]chain.Load
+	outages outages
 	labels  labels
 	workers map[chain.Key]*worker
 	measure map[chain.Key]*measured
@@ -124,9 +129,6 @@ type Global struct {
 // globalStore is the bucket of the Global Switchboard.
 const globalStore = "global"
 
-// plansAtOnce bounds traffic-engineering processes.
-const plansAtOnce = 4
-
 // Open reads what the Global Switchboard knew when it last ran, and finishes an apply that was cut short. It waits for
 // another Global Switchboard at the site to end.
 func Open(ctx context.Context, config Config) (*Global, error) {
@@ -134,7 +136,7 @@ func Open(ctx context.Context, config Config) (*Global, error) {
 	g := &Global{
 		config: config, log: config.Logger, connection: config.Connection,
 		store: config.Connection.Local(globalStore), published: config.Connection.Published(),
-		changes: newBroadcast(), planning: make(chan struct{}, plansAtOnce),
+		changes: newBroadcast(), outages: newOutages(),
 		world: chain.World{}, messages: map[chain.Key]*api.Resource{}, states: map[chain.Key]*control.ChainState{},
 		records: map[chain.Key]*control.ChainRecord{}, planned: map[chain.Key]map[chain.Placement]chain.Load{},
 		labels: newLabels(), workers: map[chain.Key]*worker{}, measure: map[chain.Key]*measured{},
@@ -142,6 +144,8 @@ func Open(ctx context.Context, config Config) (*Global, error) {
 	g.start = func(*worker) {}
 	g.observed = newObserved(g)
 	g.coordinate = newCoordinator(g)
+	g.board = newModelBoard(g, config.Connection.Local(bus.ModelBucket))
+	g.engineering = newEngineering(config.Engineering, config.Connection, g.board)
 	// Nothing is read, let alone mended, while another one works.
 	var err error
 	if g.registration, err = g.connection.Register(ctx, "global", "switchboard", nil); err != nil {
@@ -192,6 +196,7 @@ func (g *Global) Run(ctx context.Context, ready func()) error {
 	}
 	sites := g.world.Keys(chain.KindSite)
 	g.mu.Unlock()
+	g.background(ctx)
 	g.observed.begin(ctx)
 	for _, site := range sites {
 		g.observed.follow(chain.SiteName(site.Name))
@@ -201,6 +206,15 @@ func (g *Global) Run(ctx context.Context, ready func()) error {
 	g.log.Info("global switchboard runs", "site", g.connection.Site(), "resources", len(g.messages))
 	<-ctx.Done()
 	return nil
+}
+
+// background starts what runs beside the chains' workers.
+func (g *Global) background(ctx context.Context) {
+	tasks := []func(context.Context){g.board.keep, g.keepWorkers}
+	for _, task := range tasks {
+		g.run.Add(1)
+		go func() { defer g.run.Done(); task(ctx) }()
+	}
 }
 
 // worker is the chain's worker, started where it is new. g.mu is held.

@@ -53,6 +53,9 @@ func (g *Global) noticeAgent(site chain.SiteName, kind, name string, there bool)
 		g.kickAll()
 		return
 	}
+	if kind == optimiserKind {
+		g.engineering.lost.tell()
+	}
 	g.events.add(key, warning, "AgentVanished", what, "site "+string(site))
 }
 

@@ -117,23 +117,16 @@ func (w *worker) attempt(ctx context.Context, s situation, demand chain.Demand, 
 
 // solve asks traffic engineering for routes.
 func (w *worker) solve(ctx context.Context, p *problem) ([]chain.Route, *refusal, error) {
-	model := p.model()
-	for _, vnf := range model.Vnfs {
-		if len(vnf.Deployments) == 0 {
-			what := p.vnfShortage(chain.VnfName(vnf.ID))
+	for _, name := range uniqueVnfs(p.spec.Vnfs) {
+		if len(usable(p.world, p.down, name)) == 0 {
+			what := p.vnfShortage(name)
 			if what == "" {
-				what = fmt.Sprintf("VNF %s has no capacity left at any site", vnf.ID)
+				what = fmt.Sprintf("VNF %s has no capacity left at any site", name)
 			}
 			return nil, &refusal{reason: what, from: sourceTE}, nil
 		}
 	}
-	select {
-	case w.g.planning <- struct{}{}:
-	case <-ctx.Done():
-		return nil, nil, ctx.Err()
-	}
-	solution, err := w.g.config.Engineering.Solve(ctx, model)
-	<-w.g.planning
+	answer, err := w.g.engineering.route(ctx, p.request())
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()
@@ -142,12 +135,17 @@ func (w *worker) solve(ctx context.Context, p *problem) ([]chain.Route, *refusal
 	case err != nil:
 		return nil, &refusal{reason: err.Error(), from: sourceTE, failed: true}, nil
 	}
-	for _, pair := range p.pairs {
-		if _, err := w.g.siteLabel(ctx, pair.egress); err != nil {
+	return w.labelled(ctx, p, answer)
+}
+
+// labelled makes routes of an answer; their egress sites get labels.
+func (w *worker) labelled(ctx context.Context, p *problem, answer *routeAnswer) ([]chain.Route, *refusal, error) {
+	for _, r := range answer.Routes {
+		if _, err := w.g.siteLabel(ctx, chain.SiteName(r.Egress)); err != nil {
 			return nil, nil, err
 		}
 	}
-	routes, shortage := p.routes(solution, func(site chain.SiteName) chain.Label {
+	routes, shortage := p.routes(answer, func(site chain.SiteName) chain.Label {
 		w.g.mu.Lock()
 		defer w.g.mu.Unlock()
 		return w.g.labels.sites[site]

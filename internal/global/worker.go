@@ -204,6 +204,7 @@ func (g *Global) setState(ctx context.Context, key chain.Key, state *control.Cha
 	g.mu.Lock()
 	g.states[key] = proto.CloneOf(state)
 	g.mu.Unlock()
+	g.board.changedChain(key)
 	g.changes.tell()
 	return nil
 }

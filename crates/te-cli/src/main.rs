@@ -32,7 +32,7 @@ switchboard-te: routes, plans and checks wide-area service chains
            [--default-bandwidth MBPS] [--default-latency MS] [-o FILE]
   generate --backbone F [--vnfs 100] [--coverage 0.5] [--chains 10000] [--cpu-per-byte 0.1]
            [--division equal|overbooked|proportional] [--demand 1] [--seed 1] [-o FILE]
-  serve    [--credentials FILE | --nats URL] [--model FILE]
+  serve    --credentials FILE [--name NAME]
 
 A matrix is {\"name\":\"noon\",\"factor\":1.2,\"demands\":[{\"chain\":\"c1\",\"forward_mbps\":5,\"reverse_mbps\":1}]} (the model's demands
 times factor, then the chains listed), a model with the same chains, or a file with several: {\"matrices\":[...]}.

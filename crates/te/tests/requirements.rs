@@ -1,11 +1,9 @@
-//! What operators ask beyond the paper: restricted routes, parts of demands, priorities; and the on-line worker.
+//! What operators ask beyond the paper: restricted routes, parts of demands, priorities.
 
 use te::heuristic::{self, Heuristic};
 use te::instance::{Demand, Instance};
-use te::json::parse;
 use te::lp;
 use te::model::Model;
-use te::online::Worker;
 use te::solution::{Objective, Solution, Status};
 
 mod support;
@@ -220,92 +218,4 @@ fn an_interrupted_solve_returns_its_best_with_a_true_bound() {
         early.value <= best.value * (1.0 + 1e-6)
             && early.bound.expect("bound") >= best.value * (1.0 - 1e-6)
     );
-}
-
-fn worker(chains: &str) -> Worker {
-    Worker::new(model(chains)).expect("good")
-}
-
-fn chain(worker: &Worker, text: &str) -> te::model::Chain {
-    let document = parse(format!(r#"{{"chains":[{text}]}}"#).as_bytes()).expect("JSON");
-    worker
-        .model()
-        .read_chains(&document)
-        .expect("a chain")
-        .remove(0)
-}
-
-#[test]
-fn a_chain_is_admitted_while_there_is_room_and_then_refused_with_what_is_scarce() {
-    let mut worker = worker("");
-    let spec = |id: &str| {
-        format!(
-            r#"{{"id":"{id}","ingress":"a","egress":"b","vnfs":["f"],"forward_mbps":6,"max_latency_ms":2}}"#
-        )
-    };
-    let first = chain(&worker, &spec("one"));
-    assert!(worker.admit(first).expect("new").chain.is_some());
-    let load = worker.loads().to_vec();
-    let second = chain(&worker, &spec("two"));
-    let refused = worker.admit(second).expect("new");
-    assert_eq!(
-        (refused.chain, refused.scarce.as_slice()),
-        (None, &["link ab".to_owned()][..])
-    );
-    assert!(
-        (refused.share - 4.0 / 6.0).abs() < 1e-6,
-        "{}",
-        refused.share
-    );
-    assert!(
-        worker
-            .loads()
-            .iter()
-            .zip(&load)
-            .all(|(a, b)| (a - b).abs() < 1e-6),
-        "a refused chain leaves no load"
-    );
-    assert_eq!(worker.model().chains.len(), 1);
-}
-
-#[test]
-fn updates_change_everything_or_nothing() {
-    let mut worker =
-        worker(r#"{"id":"x","ingress":"a","egress":"b","vnfs":["f"],"forward_mbps":6}"#);
-    let send =
-        |worker: &mut Worker, text: &str| worker.update(&parse(text.as_bytes()).expect("JSON"));
-    send(
-        &mut worker,
-        r#"{"capacities":[{"link":"ab","bandwidth_mbps":3}],"demands":[{"chain":"nobody"}]}"#,
-    )
-    .expect_err("no such chain");
-    assert_eq!(worker.model().links[0].bandwidth_mbps, 10.0);
-    send(
-        &mut worker,
-        r#"{"capacities":[{"link":"ab","bandwidth_mbps":3}]}"#,
-    )
-    .expect("good");
-    let carried: f64 = worker.routes(0).iter().map(|f| f.fraction).sum();
-    assert!(
-        (carried - 1.0).abs() < 1e-9,
-        "half of it moves to the long way: {carried}"
-    );
-    assert!(worker.loads()[0] <= 3.0 + 1e-9);
-    send(&mut worker, r#"{"remove":["x"]}"#).expect("good");
-    assert!(worker.loads().iter().all(|l| *l == 0.0));
-}
-
-#[test]
-fn a_plan_of_moves_names_those_who_gain() {
-    // The first takes the fast link, though it could take the long way at less loss to all.
-    let worker = worker(
-        r#"{"id":"bulk","ingress":"a","egress":"b","vnfs":["f"],"forward_mbps":9},
-           {"id":"late","ingress":"a","egress":"b","vnfs":["f"],"forward_mbps":9,"max_latency_ms":2}"#,
-    );
-    let (_, solution, moves) = worker
-        .optimise(Objective::Latency, &Default::default(), &Default::default())
-        .expect("fits");
-    assert_eq!(solution.status, Status::Optimal);
-    assert!(moves.windows(2).all(|m| m[0].gain >= m[1].gain));
-    assert!(moves.iter().all(|m| m.gain > 0.0));
 }
