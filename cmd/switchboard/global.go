@@ -23,6 +23,7 @@ type globalFlags struct {
 	patience, drainLimit, deleteDrainLimit, deleteIdleLimit time.Duration
 	keepEstimate, newSelectionSeed                          bool
 	engineering                                             engineeringFlags
+	outages                                                 global.OutagePolicy
 }
 
 func newGlobalCommand() *cobra.Command {
@@ -52,6 +53,10 @@ func newGlobalCommand() *cobra.Command {
 	f.DurationVar(&flags.drainLimit, "drain-limit", 0, "how long a replaced version keeps its connections (default 1h)")
 	f.DurationVar(&flags.deleteDrainLimit, "delete-drain-limit", 0, "how long a deleted chain keeps its connections at most (default 30s)")
 	f.DurationVar(&flags.deleteIdleLimit, "delete-idle-limit", 0, "how long a deleted chain keeps connections that are silent (default 3s)")
+	f.DurationVar(&flags.outages.Instances, "instances-down-limit", 0, "how long all instances of a deployment are dead before chains are routed around it (default 1s)")
+	f.DurationVar(&flags.outages.Forwarders, "forwarder-away-limit", 0, "how long a site's forwarders are away before chains are routed around it (default 5s)")
+	f.DurationVar(&flags.outages.Site, "site-away-limit", 0, "how long a site cannot be reached before chains are routed around it (default 30s)")
+	f.DurationVar(&flags.outages.Recovered, "recovered-after", 0, "how long what was away must work before it gets routes again (default 10s)")
 	f.BoolVar(&flags.keepEstimate, "keep-estimate", false, "plan for the customer's estimate, never for measured traffic")
 	f.BoolVar(&flags.newSelectionSeed, "new-selection-seed", false,
 		"replace the secret by which forwarders choose instances; established connections stay where they are")
@@ -88,7 +93,7 @@ func runGlobal(ctx context.Context, flags *globalFlags, log *slog.Logger) error 
 	g, err := global.Open(ctx, global.Config{Connection: connection, Logger: log, Patience: flags.patience,
 		DrainLimit: flags.drainLimit, DeleteDrainLimit: flags.deleteDrainLimit, DeleteIdleLimit: flags.deleteIdleLimit,
 		Measure:          global.MeasurePolicy{Off: flags.keepEstimate},
-		NewSelectionSeed: flags.newSelectionSeed, Engineering: engineering})
+		NewSelectionSeed: flags.newSelectionSeed, Engineering: engineering, Outages: flags.outages})
 	if err != nil {
 		return err
 	}

@@ -13,10 +13,11 @@ import (
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 )
 
-// activate lets edges use what was prepared, once every site concerned has applied it.
+// activate lets edges use what was prepared, once every site concerned has applied it that is not away.
 func (w *worker) activate(ctx context.Context, s situation) (time.Duration, error) {
 	next := preparing(s.record)
-	if late := w.g.observed.laggards(s.record, sitesOfVersion(next)); len(late) > 0 {
+	sites := w.g.there(sitesOfVersion(next))
+	if late := w.g.observed.laggards(s.record, sites); len(late) > 0 {
 		return busyLook, w.waitFor(ctx, s, late)
 	}
 	record := proto.CloneOf(s.record)
@@ -36,7 +37,7 @@ func (w *worker) activate(ctx context.Context, s situation) (time.Duration, erro
 	if err := w.g.publishRecord(ctx, record); err != nil {
 		return 0, err
 	}
-	w.untilClassified(ctx, record, sitesOfVersion(next))
+	w.untilClassified(ctx, record, sites)
 	return 0, w.activated(ctx, record)
 }
 

@@ -11,21 +11,43 @@ import (
 // tolerance forgives rounding in sums of loads.
 const tolerance = 1e-6
 
-// broken says why a chain's routes cannot stay: a deployment has gone or become too small. Where several chains share
+// broken says why a chain's routes cannot stay: a deployment or an egress site has failed, or a deployment has gone or become too small. Where several chains share
 // one that is too small, those of higher priority, then the older, stay. "" where nothing is wrong.
 func (g *Global) broken(key chain.Key) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for at := range chain.Loads(g.carrying(key), g.carryingVnfs(key), g.loadPerMbps, demandOf(g.states[key].GetPlannedDemand())) {
+	routes := g.carrying(key)
+	if site, why := g.lostEgress(key, routes); site != "" {
+		return fmt.Sprintf("egress site %s is away: %s", site, why)
+	}
+	for at := range chain.Loads(routes, g.carryingVnfs(key), g.loadPerMbps, demandOf(g.states[key].GetPlannedDemand())) {
 		capacity, exists := g.capacity(at)
 		if !exists {
 			return fmt.Sprintf("VNF %s is no longer deployed at site %s", at.Vnf, at.Site)
+		}
+		if why := g.outages.down[at]; why != "" {
+			return fmt.Sprintf("VNF %s at site %s: %s", at.Vnf, at.Site, why)
 		}
 		if g.crowdedOut(key, at, capacity) {
 			return fmt.Sprintf("VNF %s at site %s has %.6g load units, less than its chains hold", at.Vnf, at.Site, float64(capacity))
 		}
 	}
 	return ""
+}
+
+// lostEgress is an egress site of routes that is away while another leads to the same destinations. g.mu is held.
+func (g *Global) lostEgress(key chain.Key, routes []chain.Route) (site chain.SiteName, why string) {
+	spec, ok := g.world[key].Spec.(chain.ChainSpec)
+	if !ok {
+		return "", ""
+	}
+	there := g.outages.withoutAway(endsOf(g.world, key.Customer, spec.Egress))
+	for _, r := range routes {
+		if why := g.outages.away[r.Egress]; why != "" && !slices.ContainsFunc(there, func(e end) bool { return e.site == r.Egress }) {
+			return r.Egress, why
+		}
+	}
+	return "", ""
 }
 
 // capacity is what a VNF offers at a site. g.mu is held.

@@ -21,6 +21,7 @@
 //	engineering board entries        traffic engineering: requests, and the model they are about
 //	optimiser                        the processes that answer them
 //	transaction participant          two-phase commit and recovery
+//	outage broken                    what failed, and the routes that cannot stay
 //	activate drain                   make before break, and the end of old versions
 //	observe status event             what sites report, and how it is shown
 //	traffic trace measure            live figures
@@ -61,6 +62,8 @@ type Config struct {
 	RetryInterval time.Duration
 	// Measure says how measured traffic replaces the customer's estimate.
 	Measure MeasurePolicy
+	// Outages says when chains are routed around what failed.
+	Outages OutagePolicy
 	// NewSelectionSeed replaces the secret by which forwarders choose instances. Established connections stay where they are.
 	NewSelectionSeed bool
 	Now              func() time.Time
@@ -81,6 +84,7 @@ func (c *Config) defaults() {
 	set(&c.RetryInterval, 30*time.Second)
 	c.Measure.defaults()
 	c.Engineering.defaults()
+	c.Outages.defaults()
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -210,7 +214,7 @@ func (g *Global) Run(ctx context.Context, ready func()) error {
 
 // background starts what runs beside the chains' workers.
 func (g *Global) background(ctx context.Context) {
-	tasks := []func(context.Context){g.board.keep, g.keepWorkers}
+	tasks := []func(context.Context){g.board.keep, g.keepWorkers, g.watchOutages}
 	for _, task := range tasks {
 		g.run.Add(1)
 		go func() { defer g.run.Done(); task(ctx) }()

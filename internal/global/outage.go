@@ -1,21 +1,51 @@
 package global
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"time"
 
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	"github.com/switchboard-project/switchboard/internal/chain"
 )
 
-// outages are what new routes must not use.
+// OutagePolicy says when something that failed loses its routes, and when it may have routes again. Zero values take the
+// defaults.
+type OutagePolicy struct {
+	// Instances is how long all instances of a deployment are dead before chains are routed around it. Default 1 s.
+	Instances time.Duration
+	// Forwarders is how long all forwarders of a site are away before chains are routed around it. Default 5 s.
+	Forwarders time.Duration
+	// Site is how long a site cannot be reached before it counts as gone; its forwarders may well be at work. Default 30 s.
+	Site time.Duration
+	// Recovered is how long what was away must be there before it gets routes again. Default 10 s.
+	Recovered time.Duration
+}
+
+func (p *OutagePolicy) defaults() {
+	set := func(d *time.Duration, value time.Duration) {
+		if *d == 0 {
+			*d = value
+		}
+	}
+	set(&p.Instances, time.Second)
+	set(&p.Forwarders, 5*time.Second)
+	set(&p.Site, 30*time.Second)
+	set(&p.Recovered, 10*time.Second)
+}
+
+// outages are what new routes must not use, and why.
 type outages struct {
-	// down says of a deployment why it counts as having no capacity.
-	down map[chain.Placement]string
-	// away says the same of whole sites.
+	// away are sites, down the deployments at them and those without a healthy instance.
 	away map[chain.SiteName]string
+	down map[chain.Placement]string
 }
 
 func newOutages() outages {
-	return outages{down: map[chain.Placement]string{}, away: map[chain.SiteName]string{}}
+	return outages{away: map[chain.SiteName]string{}, down: map[chain.Placement]string{}}
 }
 
 // withoutAway leaves out ends at sites that are away, unless all are.
@@ -25,4 +55,202 @@ func (o outages) withoutAway(ends []end) []end {
 		return ends
 	}
 	return there
+}
+
+// subject is what may fail: a site or a deployment, in one way.
+type subject struct {
+	key chain.Key
+	way string
+}
+
+// The ways to fail.
+const (
+	wayInstances  = "instances"
+	wayForwarders = "forwarders"
+	wayLink       = "link"
+)
+
+// ailment follows one subject from its first symptom until it has recovered.
+type ailment struct {
+	// since is when the symptom began, or when it ended where well.
+	since time.Time
+	well  bool
+	// out: it counts as failed.
+	out  bool
+	text string
+}
+
+// watchOutages notices what fails and returns, and has chains routed around it.
+func (g *Global) watchOutages(ctx context.Context) {
+	changed, stop := g.changes.listen()
+	defer stop()
+	ailments := map[subject]*ailment{}
+	for {
+		next := g.examine(ailments)
+		wait := idleLook
+		if !next.IsZero() {
+			wait = max(0, next.Sub(g.config.Now())) + time.Millisecond
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		case <-changed:
+			if !sleep(ctx, busyLook/4) { // changes come in showers
+				return
+			}
+		}
+	}
+}
+
+// examine brings ailments up to date, makes known what changed, and returns when something may change by itself.
+func (g *Global) examine(ailments map[subject]*ailment) (next time.Time) {
+	now := g.config.Now()
+	symptoms := g.symptoms()
+	for s, text := range symptoms {
+		a := ailments[s]
+		if a == nil {
+			a = &ailment{since: now}
+			ailments[s] = a
+		} else if a.well {
+			a.well, a.since = false, now
+		}
+		a.text = text
+	}
+	turned := false
+	for s, a := range ailments {
+		if _, ill := symptoms[s]; !ill && !a.well {
+			a.well, a.since = true, now
+		}
+		at := a.since.Add(g.config.Outages.limit(s.way, a.well))
+		switch {
+		case a.well && !a.out:
+			delete(ailments, s)
+		case a.well == !a.out:
+		case now.Before(at):
+			if next.IsZero() || at.Before(next) {
+				next = at
+			}
+		case a.well:
+			delete(ailments, s)
+			turned = true
+		default:
+			a.out, turned = true, true
+		}
+	}
+	if turned {
+		g.tellOutages(ailments)
+	}
+	return next
+}
+
+func (p OutagePolicy) limit(way string, well bool) time.Duration {
+	switch {
+	case well:
+		return p.Recovered
+	case way == wayInstances:
+		return p.Instances
+	case way == wayForwarders:
+		return p.Forwarders
+	}
+	return p.Site
+}
+
+// symptoms lists what does not work now.
+func (g *Global) symptoms() map[subject]string {
+	found := map[subject]string{}
+	dead, alive, why := map[string]int{}, map[string]int{}, map[string]string{}
+	each(g.observed, func(_ chain.SiteName, _ string, i *control.InstanceRecord) {
+		switch i.GetObserved().GetState() {
+		case api.VnfInstanceState_VNF_INSTANCE_STATE_DEAD:
+			dead[i.Deployment]++
+			why[i.Deployment] = i.GetObserved().GetReason()
+		case api.VnfInstanceState_VNF_INSTANCE_STATE_DRAINING:
+		default:
+			alive[i.Deployment]++
+		}
+	})
+	for deployment, n := range dead {
+		if alive[deployment] == 0 {
+			found[subject{chain.Key{Kind: chain.KindDeployment, Name: deployment}, wayInstances}] =
+				fmt.Sprintf("none of its instances works (%d dead; %s)", n, why[deployment])
+		}
+	}
+	working := map[chain.SiteName]bool{}
+	each(g.observed, func(at chain.SiteName, _ string, f *control.ForwarderRecord) { working[at] = working[at] || f.Alive })
+	for site, works := range working {
+		if !works {
+			found[subject{chain.Key{Kind: chain.KindSite, Name: string(site)}, wayForwarders}] = "its forwarders are away"
+		}
+	}
+	g.mu.Lock()
+	sites := g.world.Keys(chain.KindSite)
+	g.mu.Unlock()
+	for _, key := range sites {
+		if !g.observed.reachable(key.Name) {
+			found[subject{key, wayLink}] = "it cannot be reached"
+		}
+	}
+	return found
+}
+
+// tellOutages makes known what is out now, and has every chain look whether it is concerned.
+func (g *Global) tellOutages(ailments map[subject]*ailment) {
+	now := newOutages()
+	g.mu.Lock()
+	for s, a := range ailments {
+		if !a.out {
+			continue
+		}
+		if s.key.Kind == chain.KindSite {
+			now.away[chain.SiteName(s.key.Name)] = a.text
+		} else if d, ok := g.world[s.key].Spec.(chain.DeploymentSpec); ok {
+			now.down[chain.Placement{Vnf: d.Vnf, Site: d.Site}] = a.text
+		}
+	}
+	for _, key := range g.world.Keys(chain.KindDeployment) {
+		d := g.world[key].Spec.(chain.DeploymentSpec)
+		if why := now.away[d.Site]; why != "" {
+			now.down[chain.Placement{Vnf: d.Vnf, Site: d.Site}] = fmt.Sprintf("site %s is away: %s", d.Site, why)
+		}
+	}
+	was := g.outages
+	g.outages = now
+	g.mu.Unlock()
+	g.tellOutageEvents(was, now)
+	g.changed.Add(1)
+	g.board.changedAll()
+	g.kickAll()
+	g.changes.tell()
+}
+
+func (g *Global) tellOutageEvents(was, now outages) {
+	site := func(name chain.SiteName) chain.Key { return chain.Key{Kind: chain.KindSite, Name: string(name)} }
+	vnf := func(at chain.Placement) chain.Key { return chain.Key{Kind: chain.KindVnf, Name: string(at.Vnf)} }
+	for name, why := range missing(now.away, was.away) {
+		g.events.add(site(name), warning, "SiteAway", why+"; chains are routed around it", sourceGlobal)
+	}
+	for name := range missing(was.away, now.away) {
+		g.events.add(site(name), normal, "SiteUsable", "it may get routes again", sourceGlobal)
+	}
+	for at, why := range missing(now.down, was.down) {
+		g.events.add(vnf(at), warning, "DeploymentDown", fmt.Sprintf("at site %s: %s; chains are routed around it", at.Site, why), sourceGlobal)
+	}
+	for at := range missing(was.down, now.down) {
+		g.events.add(vnf(at), normal, "DeploymentUsable", fmt.Sprintf("at site %s: it may get routes again", at.Site), sourceGlobal)
+	}
+}
+
+// missing are the entries of a map that another does not have.
+func missing[K comparable](of, from map[K]string) map[K]string {
+	left := maps.Clone(of)
+	maps.DeleteFunc(left, func(k K, _ string) bool { _, there := from[k]; return there })
+	return left
+}
+
+// there leaves out sites that are away: nobody waits for them, and they catch up when they return.
+func (g *Global) there(sites []string) []string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(sites), func(site string) bool { return g.outages.away[chain.SiteName(site)] != "" })
 }

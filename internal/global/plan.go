@@ -170,7 +170,7 @@ func (w *worker) agree(ctx context.Context, s situation, p *problem, routes []ch
 	w.g.mu.Lock()
 	w.g.planned[w.key] = loads
 	w.g.mu.Unlock()
-	v, err := w.g.coordinate.commit(ctx, w.key, w.participants(p, version, routes), record)
+	v, err := w.g.coordinate.commit(ctx, w.key, w.participants(p, s, version, routes), record)
 	w.g.mu.Lock()
 	delete(w.g.planned, w.key)
 	w.g.mu.Unlock()

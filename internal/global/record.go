@@ -101,6 +101,16 @@ func versionIn(record *control.ChainRecord, state control.VersionState) *control
 	return nil
 }
 
+// versionOf is the version with a label, nil where there is none.
+func versionOf(record *control.ChainRecord, label uint32) *control.ChainVersion {
+	for _, v := range record.GetVersions() {
+		if v.ChainLabel == label {
+			return v
+		}
+	}
+	return nil
+}
+
 // preparing is the version that waits for its sites: new, or with routes to come.
 func preparing(record *control.ChainRecord) *control.ChainVersion {
 	if v := versionIn(record, control.VersionState_VERSION_STATE_PREPARING); v != nil {

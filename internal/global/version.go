@@ -88,7 +88,7 @@ func (g *Global) vnfParticipant(name chain.VnfName) *control.Participant {
 }
 
 // participants lists who must agree to a version: the controller of every VNF, and the edge controllers of its ends.
-func (w *worker) participants(p *problem, version *control.ChainVersion, routes []chain.Route) []*control.Participant {
+func (w *worker) participants(p *problem, s situation, version *control.ChainVersion, routes []chain.Route) []*control.Participant {
 	g := w.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,14 +108,26 @@ func (w *worker) participants(p *problem, version *control.ChainVersion, routes 
 		participant.Prepare.Allocations = append(participant.Prepare.Allocations, allocation)
 	}
 	all := slices.Collect(maps.Values(byVnf))
-	all = append(all, w.edgeParticipants(version)...)
+	for site, participant := range w.edgeParticipants(version) {
+		// An edge controller that cannot be asked, and keeps what it has, need not be.
+		if old := versionOf(s.record, version.ChainLabel); old == nil || g.outages.away[chain.SiteName(site)] == "" || !w.sameEdges(site, old, participant) {
+			all = append(all, participant)
+		}
+	}
 	slices.SortFunc(all, func(a, b *control.Participant) int {
 		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Site, b.Site))
 	})
 	return all
 }
 
-func (w *worker) edgeParticipants(version *control.ChainVersion) []*control.Participant {
+// sameEdges reports whether a site's edge controller is asked for nothing but what it has agreed to for a version.
+func (w *worker) sameEdges(site string, old *control.ChainVersion, now *control.Participant) bool {
+	was := w.edgeParticipants(old)[site]
+	return was != nil && slices.EqualFunc(was.Prepare.Edges, now.Prepare.Edges, func(a, b *control.EdgeBinding) bool { return proto.Equal(a, b) })
+}
+
+// edgeParticipants are the edge controllers of a version's ends, by site.
+func (w *worker) edgeParticipants(version *control.ChainVersion) map[string]*control.Participant {
 	bySite := map[string]*control.Participant{}
 	bind := func(e *control.PlannedEdge, ingress bool) {
 		if bySite[e.Site] == nil {
@@ -133,7 +145,7 @@ func (w *worker) edgeParticipants(version *control.ChainVersion) []*control.Part
 	for _, e := range version.Egress {
 		bind(e, false)
 	}
-	return slices.Collect(maps.Values(bySite))
+	return bySite
 }
 
 // edgeService is every site's edge controller.
