@@ -60,7 +60,11 @@ func eventRows(events []*apiv1.Event, now time.Time) [][]string {
 		if message == "" {
 			message = "-"
 		}
-		rows = append(rows, []string{show.Age(e.Time, now), e.Severity, e.Reason, fmt.Sprintf("%s/%s", e.Kind, path(e.Customer, e.Name)),
+		age := show.Age(e.Time, now)
+		if e.Count > 1 {
+			age += fmt.Sprintf(" (x%d over %s)", e.Count, show.Span(e.Time.AsTime().Sub(e.FirstTime.AsTime())))
+		}
+		rows = append(rows, []string{age, e.Severity, e.Reason, fmt.Sprintf("%s/%s", e.Kind, path(e.Customer, e.Name)),
 			message, e.Source})
 	}
 	return rows

@@ -17,7 +17,7 @@ func (w *worker) drain(ctx context.Context, s situation) (time.Duration, error) 
 	if err := w.repair(ctx, s); err != nil {
 		return 0, err
 	}
-	keep := map[chain.Label]bool{}
+	keep := map[chain.Label]bool{w.spare.label: true}
 	for _, v := range s.record.GetVersions() {
 		keep[chain.Label(v.ChainLabel)] = true
 	}

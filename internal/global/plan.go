@@ -61,8 +61,11 @@ func (w *worker) plan(ctx context.Context, s situation, demand chain.Demand, why
 	}
 }
 
-// begin shows that the chain is being planned.
+// begin shows that the chain is being planned. One that is tried again stays rejected, with its reason, until it is not.
 func (w *worker) begin(ctx context.Context, s situation, why string) error {
+	if refused(s.state) && s.state.PlannedInputs == s.inputs {
+		return nil
+	}
 	phase := api.ChainPhase_CHAIN_PHASE_PLANNING
 	if activeVersion(s.record) != nil {
 		phase = api.ChainPhase_CHAIN_PHASE_UPDATING
@@ -163,9 +166,6 @@ func (w *worker) agree(ctx context.Context, s situation, p *problem, routes []ch
 		return verdict{}, err
 	}
 	record := w.nextRecord(s, version)
-	if err := w.setPhase(ctx, w.preparingPhase(s), "", ""); err != nil {
-		return verdict{}, err
-	}
 	loads := chain.Loads(routes, vnfNames(version), p.loadPerMbps, p.demand)
 	w.g.mu.Lock()
 	w.g.planned[w.key] = loads
@@ -179,10 +179,11 @@ func (w *worker) agree(ctx context.Context, s situation, p *problem, routes []ch
 	}
 	if !v.committed {
 		if fresh {
-			return v, w.g.releaseLabel(ctx, chain.Label(version.ChainLabel))
+			w.spare = spareLabel{chain.Label(version.ChainLabel), usesOf(version)}
 		}
 		return v, nil
 	}
+	w.spare = spareLabel{}
 	return v, w.agreed(ctx, s, p, version)
 }
 
@@ -201,6 +202,7 @@ func (w *worker) agreed(ctx context.Context, s situation, p *problem, version *c
 	state.PlannedInputs = s.inputs
 	state.PlannedDemand = demandMessage(p.demand)
 	state.Status.ObservedGeneration = s.message.Metadata.Generation
+	state.Status.Phase, state.Status.Reason, state.Status.ReasonFrom = w.preparingPhase(s), "", ""
 	w.retryAt = time.Time{}
 	w.g.events.add(w.key, normal, "Committed", fmt.Sprintf("label %d: %s", version.ChainLabel, describeRoutes(newestRoutes(version))), sourceGlobal)
 	return w.g.setState(ctx, w.key, state)
@@ -236,9 +238,7 @@ func (w *worker) reject(ctx context.Context, s situation, no *refusal) (time.Dur
 		wait = min(wait, 5*time.Second)
 	}
 	w.retryAt = time.Now().Add(wait)
-	if w.said != no.reason {
-		w.said = no.reason
-		w.g.events.add(w.key, warning, event, no.reason, no.from)
-	}
+	w.said = no.reason
+	w.g.events.add(w.key, warning, event, no.reason, no.from)
 	return wait, w.g.setState(ctx, w.key, state)
 }

@@ -35,13 +35,29 @@ func (w *worker) version(ctx context.Context, s situation, routes []chain.Route)
 		}
 		return wanted, false, nil
 	}
-	label, err := w.g.takeChainLabel(ctx, w.key)
+	label, err := w.versionLabel(ctx, usesOf(wanted))
 	if err != nil {
 		return nil, false, err
 	}
 	wanted.ChainLabel, wanted.State = uint32(label), control.VersionState_VERSION_STATE_PREPARING
 	wanted.Routes = plannedRoutes(routes)
 	return wanted, true, nil
+}
+
+// versionLabel is a label for a version with these VNFs: the one of the attempt before, else a new one.
+func (w *worker) versionLabel(ctx context.Context, uses []chain.Use) (chain.Label, error) {
+	spare := w.spare
+	switch {
+	case spare.label == 0:
+	case chain.SameVnfs(spare.uses, uses):
+		return spare.label, nil
+	default:
+		if err := w.g.releaseLabel(ctx, spare.label); err != nil {
+			return 0, err
+		}
+		w.spare = spareLabel{}
+	}
+	return w.g.takeChainLabel(ctx, w.key)
 }
 
 func (w *worker) plannedEdges(names []string, egress bool) []*control.PlannedEdge {

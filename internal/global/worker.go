@@ -31,8 +31,16 @@ type worker struct {
 	checked uint64
 	// said is the last problem told as an event.
 	said string
+	// spare is the label of a version that was refused; the next attempt at that version takes it.
+	spare spareLabel
 	// quiet is, for versions of a chain that is deleted, since when they carry no packets.
 	quiet map[uint32]stillness
+}
+
+// spareLabel is a label that is held for a version with these VNFs; 0 is none.
+type spareLabel struct {
+	label chain.Label
+	uses  []chain.Use
 }
 
 func newWorker(g *Global, key chain.Key) *worker {

@@ -86,7 +86,11 @@ func Age(then *timestamppb.Timestamp, now time.Time) string {
 	if then == nil || then.AsTime().Unix() <= 0 {
 		return ""
 	}
-	d := now.Sub(then.AsTime())
+	return Span(now.Sub(then.AsTime()))
+}
+
+// Span is a time in the two largest units that matter; "0s" where it is negative.
+func Span(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0s"

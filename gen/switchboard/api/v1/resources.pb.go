@@ -1752,7 +1752,8 @@ type VnfInstance struct {
 	Reason    string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	Namespace string `protobuf:"bytes,7,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// "<customer>/<chain>" of the chains that use it.
-	Chains        []string               `protobuf:"bytes,8,rep,name=chains,proto3" json:"chains,omitempty"`
+	Chains []string `protobuf:"bytes,8,rep,name=chains,proto3" json:"chains,omitempty"`
+	// Entries in the forwarders' flow tables: a connection has one in each direction.
 	Flows         uint64                 `protobuf:"varint,9,opt,name=flows,proto3" json:"flows,omitempty"`
 	Packets       uint64                 `protobuf:"varint,10,opt,name=packets,proto3" json:"packets,omitempty"`
 	Since         *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=since,proto3" json:"since,omitempty"`
@@ -2519,7 +2520,9 @@ type ChainStatus struct {
 	Measured           *Demand                `protobuf:"bytes,6,opt,name=measured,proto3" json:"measured,omitempty"`
 	ActiveSince        *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=active_since,json=activeSince,proto3" json:"active_since,omitempty"`
 	// Time from request to activation of the last generation.
-	ActivationMs  float64 `protobuf:"fixed64,8,opt,name=activation_ms,json=activationMs,proto3" json:"activation_ms,omitempty"`
+	ActivationMs float64 `protobuf:"fixed64,8,opt,name=activation_ms,json=activationMs,proto3" json:"activation_ms,omitempty"`
+	// Edges whose users joined at a site where no ingress was planned, as their sites say.
+	Joined        []*JoinedEdge `protobuf:"bytes,9,rep,name=joined,proto3" json:"joined,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2610,6 +2613,109 @@ func (x *ChainStatus) GetActivationMs() float64 {
 	return 0
 }
 
+func (x *ChainStatus) GetJoined() []*JoinedEdge {
+	if x != nil {
+		return x.Joined
+	}
+	return nil
+}
+
+// JoinedEdge is an edge whose users take part in a chain that does not name it.
+type JoinedEdge struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Edge  string                 `protobuf:"bytes,1,opt,name=edge,proto3" json:"edge,omitempty"`
+	Site  string                 `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
+	// The route that new connections take from there.
+	ChainLabel  uint32 `protobuf:"varint,3,opt,name=chain_label,json=chainLabel,proto3" json:"chain_label,omitempty"`
+	EgressLabel uint32 `protobuf:"varint,4,opt,name=egress_label,json=egressLabel,proto3" json:"egress_label,omitempty"`
+	// Site of each VNF in order.
+	Sites      []string `protobuf:"bytes,5,rep,name=sites,proto3" json:"sites,omitempty"`
+	EgressSite string   `protobuf:"bytes,6,opt,name=egress_site,json=egressSite,proto3" json:"egress_site,omitempty"`
+	// VNF at each of the sites.
+	Vnfs          []string `protobuf:"bytes,7,rep,name=vnfs,proto3" json:"vnfs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinedEdge) Reset() {
+	*x = JoinedEdge{}
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinedEdge) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinedEdge) ProtoMessage() {}
+
+func (x *JoinedEdge) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinedEdge.ProtoReflect.Descriptor instead.
+func (*JoinedEdge) Descriptor() ([]byte, []int) {
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *JoinedEdge) GetEdge() string {
+	if x != nil {
+		return x.Edge
+	}
+	return ""
+}
+
+func (x *JoinedEdge) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *JoinedEdge) GetChainLabel() uint32 {
+	if x != nil {
+		return x.ChainLabel
+	}
+	return 0
+}
+
+func (x *JoinedEdge) GetEgressLabel() uint32 {
+	if x != nil {
+		return x.EgressLabel
+	}
+	return 0
+}
+
+func (x *JoinedEdge) GetSites() []string {
+	if x != nil {
+		return x.Sites
+	}
+	return nil
+}
+
+func (x *JoinedEdge) GetEgressSite() string {
+	if x != nil {
+		return x.EgressSite
+	}
+	return ""
+}
+
+func (x *JoinedEdge) GetVnfs() []string {
+	if x != nil {
+		return x.Vnfs
+	}
+	return nil
+}
+
 // Route is observed: one wide-area route of a chain (RFC 7665: service function path).
 type Route struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2621,7 +2727,7 @@ type Route struct {
 
 func (x *Route) Reset() {
 	*x = Route{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[29]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2633,7 +2739,7 @@ func (x *Route) String() string {
 func (*Route) ProtoMessage() {}
 
 func (x *Route) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[29]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2646,7 +2752,7 @@ func (x *Route) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Route.ProtoReflect.Descriptor instead.
 func (*Route) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{29}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Route) GetChain() string {
@@ -2671,17 +2777,21 @@ type RouteStatus struct {
 	Fraction    float64 `protobuf:"fixed64,3,opt,name=fraction,proto3" json:"fraction,omitempty"`
 	IngressSite string  `protobuf:"bytes,4,opt,name=ingress_site,json=ingressSite,proto3" json:"ingress_site,omitempty"`
 	// Site of each VNF in order.
-	Sites         []string   `protobuf:"bytes,5,rep,name=sites,proto3" json:"sites,omitempty"`
-	EgressSite    string     `protobuf:"bytes,6,opt,name=egress_site,json=egressSite,proto3" json:"egress_site,omitempty"`
-	LatencyMs     float64    `protobuf:"fixed64,7,opt,name=latency_ms,json=latencyMs,proto3" json:"latency_ms,omitempty"`
-	State         RouteState `protobuf:"varint,8,opt,name=state,proto3,enum=switchboard.api.v1.RouteState" json:"state,omitempty"`
+	Sites      []string   `protobuf:"bytes,5,rep,name=sites,proto3" json:"sites,omitempty"`
+	EgressSite string     `protobuf:"bytes,6,opt,name=egress_site,json=egressSite,proto3" json:"egress_site,omitempty"`
+	LatencyMs  float64    `protobuf:"fixed64,7,opt,name=latency_ms,json=latencyMs,proto3" json:"latency_ms,omitempty"`
+	State      RouteState `protobuf:"varint,8,opt,name=state,proto3,enum=switchboard.api.v1.RouteState" json:"state,omitempty"`
+	// Name of the route, "<chain>-<chain label>-<number>". It stays the route's own.
+	Name string `protobuf:"bytes,9,opt,name=name,proto3" json:"name,omitempty"`
+	// VNF at each of the sites.
+	Vnfs          []string `protobuf:"bytes,10,rep,name=vnfs,proto3" json:"vnfs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RouteStatus) Reset() {
 	*x = RouteStatus{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[30]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2693,7 +2803,7 @@ func (x *RouteStatus) String() string {
 func (*RouteStatus) ProtoMessage() {}
 
 func (x *RouteStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[30]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2706,7 +2816,7 @@ func (x *RouteStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteStatus.ProtoReflect.Descriptor instead.
 func (*RouteStatus) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{30}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RouteStatus) GetChainLabel() uint32 {
@@ -2763,6 +2873,20 @@ func (x *RouteStatus) GetState() RouteState {
 		return x.State
 	}
 	return RouteState_ROUTE_STATE_UNSPECIFIED
+}
+
+func (x *RouteStatus) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RouteStatus) GetVnfs() []string {
+	if x != nil {
+		return x.Vnfs
+	}
+	return nil
 }
 
 var File_switchboard_api_v1_resources_proto protoreflect.FileDescriptor
@@ -2935,7 +3059,7 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\aoptions\x18\x02 \x01(\v2\x17.google.protobuf.StructR\aoptions\"N\n" +
 	"\x06Demand\x12!\n" +
 	"\fforward_mbps\x18\x01 \x01(\x01R\vforwardMbps\x12!\n" +
-	"\freverse_mbps\x18\x02 \x01(\x01R\vreverseMbps\"\x82\x03\n" +
+	"\freverse_mbps\x18\x02 \x01(\x01R\vreverseMbps\"\xba\x03\n" +
 	"\vChainStatus\x124\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x1e.switchboard.api.v1.ChainPhaseR\x05phase\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1f\n" +
@@ -2945,10 +3069,22 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\x06routes\x18\x05 \x03(\v2\x1f.switchboard.api.v1.RouteStatusR\x06routes\x126\n" +
 	"\bmeasured\x18\x06 \x01(\v2\x1a.switchboard.api.v1.DemandR\bmeasured\x12=\n" +
 	"\factive_since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vactiveSince\x12#\n" +
-	"\ractivation_ms\x18\b \x01(\x01R\factivationMs\"V\n" +
+	"\ractivation_ms\x18\b \x01(\x01R\factivationMs\x126\n" +
+	"\x06joined\x18\t \x03(\v2\x1e.switchboard.api.v1.JoinedEdgeR\x06joined\"\xc3\x01\n" +
+	"\n" +
+	"JoinedEdge\x12\x12\n" +
+	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x12\n" +
+	"\x04site\x18\x02 \x01(\tR\x04site\x12\x1f\n" +
+	"\vchain_label\x18\x03 \x01(\rR\n" +
+	"chainLabel\x12!\n" +
+	"\fegress_label\x18\x04 \x01(\rR\vegressLabel\x12\x14\n" +
+	"\x05sites\x18\x05 \x03(\tR\x05sites\x12\x1f\n" +
+	"\vegress_site\x18\x06 \x01(\tR\n" +
+	"egressSite\x12\x12\n" +
+	"\x04vnfs\x18\a \x03(\tR\x04vnfs\"V\n" +
 	"\x05Route\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\tR\x05chain\x127\n" +
-	"\x06status\x18\x02 \x01(\v2\x1f.switchboard.api.v1.RouteStatusR\x06status\"\x9c\x02\n" +
+	"\x06status\x18\x02 \x01(\v2\x1f.switchboard.api.v1.RouteStatusR\x06status\"\xc4\x02\n" +
 	"\vRouteStatus\x12\x1f\n" +
 	"\vchain_label\x18\x01 \x01(\rR\n" +
 	"chainLabel\x12!\n" +
@@ -2960,7 +3096,10 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"egressSite\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\a \x01(\x01R\tlatencyMs\x124\n" +
-	"\x05state\x18\b \x01(\x0e2\x1e.switchboard.api.v1.RouteStateR\x05state*{\n" +
+	"\x05state\x18\b \x01(\x0e2\x1e.switchboard.api.v1.RouteStateR\x05state\x12\x12\n" +
+	"\x04name\x18\t \x01(\tR\x04name\x12\x12\n" +
+	"\x04vnfs\x18\n" +
+	" \x03(\tR\x04vnfs*{\n" +
 	"\bSiteKind\x12\x19\n" +
 	"\x15SITE_KIND_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bSITE_KIND_CUSTOMER_PREMISES\x10\x01\x12\x18\n" +
@@ -3025,7 +3164,7 @@ func file_switchboard_api_v1_resources_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_api_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_switchboard_api_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_switchboard_api_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_switchboard_api_v1_resources_proto_goTypes = []any{
 	(SiteKind)(0),                 // 0: switchboard.api.v1.SiteKind
 	(Attachment)(0),               // 1: switchboard.api.v1.Attachment
@@ -3063,13 +3202,14 @@ var file_switchboard_api_v1_resources_proto_goTypes = []any{
 	(*ChainVnf)(nil),              // 33: switchboard.api.v1.ChainVnf
 	(*Demand)(nil),                // 34: switchboard.api.v1.Demand
 	(*ChainStatus)(nil),           // 35: switchboard.api.v1.ChainStatus
-	(*Route)(nil),                 // 36: switchboard.api.v1.Route
-	(*RouteStatus)(nil),           // 37: switchboard.api.v1.RouteStatus
-	nil,                           // 38: switchboard.api.v1.Metadata.LabelsEntry
-	nil,                           // 39: switchboard.api.v1.ForwarderStatus.DropsEntry
-	(*timestamppb.Timestamp)(nil), // 40: google.protobuf.Timestamp
-	(*structpb.Value)(nil),        // 41: google.protobuf.Value
-	(*structpb.Struct)(nil),       // 42: google.protobuf.Struct
+	(*JoinedEdge)(nil),            // 36: switchboard.api.v1.JoinedEdge
+	(*Route)(nil),                 // 37: switchboard.api.v1.Route
+	(*RouteStatus)(nil),           // 38: switchboard.api.v1.RouteStatus
+	nil,                           // 39: switchboard.api.v1.Metadata.LabelsEntry
+	nil,                           // 40: switchboard.api.v1.ForwarderStatus.DropsEntry
+	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
+	(*structpb.Value)(nil),        // 42: google.protobuf.Value
+	(*structpb.Struct)(nil),       // 43: google.protobuf.Struct
 }
 var file_switchboard_api_v1_resources_proto_depIdxs = []int32{
 	8,  // 0: switchboard.api.v1.Resource.metadata:type_name -> switchboard.api.v1.Metadata
@@ -3080,15 +3220,15 @@ var file_switchboard_api_v1_resources_proto_depIdxs = []int32{
 	24, // 5: switchboard.api.v1.Resource.vnf_instance:type_name -> switchboard.api.v1.VnfInstance
 	25, // 6: switchboard.api.v1.Resource.edge:type_name -> switchboard.api.v1.Edge
 	28, // 7: switchboard.api.v1.Resource.chain:type_name -> switchboard.api.v1.Chain
-	36, // 8: switchboard.api.v1.Resource.route:type_name -> switchboard.api.v1.Route
-	38, // 9: switchboard.api.v1.Metadata.labels:type_name -> switchboard.api.v1.Metadata.LabelsEntry
-	40, // 10: switchboard.api.v1.Metadata.created:type_name -> google.protobuf.Timestamp
+	37, // 8: switchboard.api.v1.Resource.route:type_name -> switchboard.api.v1.Route
+	39, // 9: switchboard.api.v1.Metadata.labels:type_name -> switchboard.api.v1.Metadata.LabelsEntry
+	41, // 10: switchboard.api.v1.Metadata.created:type_name -> google.protobuf.Timestamp
 	10, // 11: switchboard.api.v1.Site.spec:type_name -> switchboard.api.v1.SiteSpec
 	11, // 12: switchboard.api.v1.Site.status:type_name -> switchboard.api.v1.SiteStatus
 	0,  // 13: switchboard.api.v1.SiteSpec.kind:type_name -> switchboard.api.v1.SiteKind
 	12, // 14: switchboard.api.v1.SiteStatus.forwarders:type_name -> switchboard.api.v1.ForwarderStatus
-	40, // 15: switchboard.api.v1.SiteStatus.last_seen:type_name -> google.protobuf.Timestamp
-	39, // 16: switchboard.api.v1.ForwarderStatus.drops:type_name -> switchboard.api.v1.ForwarderStatus.DropsEntry
+	41, // 15: switchboard.api.v1.SiteStatus.last_seen:type_name -> google.protobuf.Timestamp
+	40, // 16: switchboard.api.v1.ForwarderStatus.drops:type_name -> switchboard.api.v1.ForwarderStatus.DropsEntry
 	14, // 17: switchboard.api.v1.Link.spec:type_name -> switchboard.api.v1.LinkSpec
 	16, // 18: switchboard.api.v1.Vnf.spec:type_name -> switchboard.api.v1.VnfSpec
 	17, // 19: switchboard.api.v1.Vnf.status:type_name -> switchboard.api.v1.VnfStatus
@@ -3096,11 +3236,11 @@ var file_switchboard_api_v1_resources_proto_depIdxs = []int32{
 	20, // 21: switchboard.api.v1.VnfSpec.behaviour:type_name -> switchboard.api.v1.VnfBehaviour
 	1,  // 22: switchboard.api.v1.VnfSpec.attachment:type_name -> switchboard.api.v1.Attachment
 	2,  // 23: switchboard.api.v1.VnfOption.type:type_name -> switchboard.api.v1.VnfOptionType
-	41, // 24: switchboard.api.v1.VnfOption.default_value:type_name -> google.protobuf.Value
+	42, // 24: switchboard.api.v1.VnfOption.default_value:type_name -> google.protobuf.Value
 	22, // 25: switchboard.api.v1.VnfDeployment.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
 	23, // 26: switchboard.api.v1.VnfDeployment.status:type_name -> switchboard.api.v1.VnfDeploymentStatus
 	3,  // 27: switchboard.api.v1.VnfInstance.state:type_name -> switchboard.api.v1.VnfInstanceState
-	40, // 28: switchboard.api.v1.VnfInstance.since:type_name -> google.protobuf.Timestamp
+	41, // 28: switchboard.api.v1.VnfInstance.since:type_name -> google.protobuf.Timestamp
 	26, // 29: switchboard.api.v1.Edge.spec:type_name -> switchboard.api.v1.EdgeSpec
 	27, // 30: switchboard.api.v1.Edge.status:type_name -> switchboard.api.v1.EdgeStatus
 	4,  // 31: switchboard.api.v1.EdgeSpec.kind:type_name -> switchboard.api.v1.EdgeKind
@@ -3111,18 +3251,19 @@ var file_switchboard_api_v1_resources_proto_depIdxs = []int32{
 	31, // 36: switchboard.api.v1.ChainSpec.egress:type_name -> switchboard.api.v1.ChainEgress
 	34, // 37: switchboard.api.v1.ChainSpec.demand:type_name -> switchboard.api.v1.Demand
 	32, // 38: switchboard.api.v1.ChainIngress.match:type_name -> switchboard.api.v1.Match
-	42, // 39: switchboard.api.v1.ChainVnf.options:type_name -> google.protobuf.Struct
+	43, // 39: switchboard.api.v1.ChainVnf.options:type_name -> google.protobuf.Struct
 	5,  // 40: switchboard.api.v1.ChainStatus.phase:type_name -> switchboard.api.v1.ChainPhase
-	37, // 41: switchboard.api.v1.ChainStatus.routes:type_name -> switchboard.api.v1.RouteStatus
+	38, // 41: switchboard.api.v1.ChainStatus.routes:type_name -> switchboard.api.v1.RouteStatus
 	34, // 42: switchboard.api.v1.ChainStatus.measured:type_name -> switchboard.api.v1.Demand
-	40, // 43: switchboard.api.v1.ChainStatus.active_since:type_name -> google.protobuf.Timestamp
-	37, // 44: switchboard.api.v1.Route.status:type_name -> switchboard.api.v1.RouteStatus
-	6,  // 45: switchboard.api.v1.RouteStatus.state:type_name -> switchboard.api.v1.RouteState
-	46, // [46:46] is the sub-list for method output_type
-	46, // [46:46] is the sub-list for method input_type
-	46, // [46:46] is the sub-list for extension type_name
-	46, // [46:46] is the sub-list for extension extendee
-	0,  // [0:46] is the sub-list for field type_name
+	41, // 43: switchboard.api.v1.ChainStatus.active_since:type_name -> google.protobuf.Timestamp
+	36, // 44: switchboard.api.v1.ChainStatus.joined:type_name -> switchboard.api.v1.JoinedEdge
+	38, // 45: switchboard.api.v1.Route.status:type_name -> switchboard.api.v1.RouteStatus
+	6,  // 46: switchboard.api.v1.RouteStatus.state:type_name -> switchboard.api.v1.RouteState
+	47, // [47:47] is the sub-list for method output_type
+	47, // [47:47] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_api_v1_resources_proto_init() }
@@ -3146,7 +3287,7 @@ func file_switchboard_api_v1_resources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_api_v1_resources_proto_rawDesc), len(file_switchboard_api_v1_resources_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

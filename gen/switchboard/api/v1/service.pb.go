@@ -404,9 +404,11 @@ func (x *Violations) GetViolations() []*FieldViolation {
 type ListRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "site", "link", "vnf", "vnfdeployment", "vnfinstance", "edge", "chain", "route".
-	Kind          string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	Customer      string `protobuf:"bytes,2,opt,name=customer,proto3" json:"customer,omitempty"`
-	Name          string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	Kind     string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Customer string `protobuf:"bytes,2,opt,name=customer,proto3" json:"customer,omitempty"`
+	Name     string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Of kind "route" only: those of this chain.
+	Chain         string `protobuf:"bytes,4,opt,name=chain,proto3" json:"chain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -458,6 +460,13 @@ func (x *ListRequest) GetCustomer() string {
 func (x *ListRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *ListRequest) GetChain() string {
+	if x != nil {
+		return x.Chain
 	}
 	return ""
 }
@@ -603,10 +612,12 @@ func (*DeleteResponse) Descriptor() ([]byte, []int) {
 }
 
 type WatchRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
-	Customer      string                 `protobuf:"bytes,2,opt,name=customer,proto3" json:"customer,omitempty"`
-	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Kind     string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Customer string                 `protobuf:"bytes,2,opt,name=customer,proto3" json:"customer,omitempty"`
+	Name     string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Of kind "route" only: those of this chain.
+	Chain         string `protobuf:"bytes,4,opt,name=chain,proto3" json:"chain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -658,6 +669,13 @@ func (x *WatchRequest) GetCustomer() string {
 func (x *WatchRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *WatchRequest) GetChain() string {
+	if x != nil {
+		return x.Chain
 	}
 	return ""
 }
@@ -827,17 +845,23 @@ func (x *ListEventsResponse) GetEvents() []*Event {
 	return nil
 }
 
+// Event is something that happened to a resource, once or several times over.
 type Event struct {
-	state    protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When it happened last.
 	Time     *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
 	Kind     string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Customer string                 `protobuf:"bytes,3,opt,name=customer,proto3" json:"customer,omitempty"`
 	Name     string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
 	// "Normal" or "Warning".
-	Severity      string `protobuf:"bytes,5,opt,name=severity,proto3" json:"severity,omitempty"`
-	Reason        string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
-	Message       string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
-	Source        string `protobuf:"bytes,8,opt,name=source,proto3" json:"source,omitempty"`
+	Severity string `protobuf:"bytes,5,opt,name=severity,proto3" json:"severity,omitempty"`
+	Reason   string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message  string `protobuf:"bytes,7,opt,name=message,proto3" json:"message,omitempty"`
+	Source   string `protobuf:"bytes,8,opt,name=source,proto3" json:"source,omitempty"`
+	// How often it has happened since the resource was last well; at least 1.
+	Count uint32 `protobuf:"varint,9,opt,name=count,proto3" json:"count,omitempty"`
+	// When it happened first.
+	FirstTime     *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=first_time,json=firstTime,proto3" json:"first_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -926,6 +950,20 @@ func (x *Event) GetSource() string {
 		return x.Source
 	}
 	return ""
+}
+
+func (x *Event) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Event) GetFirstTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.FirstTime
+	}
+	return nil
 }
 
 type TraceRequest struct {
@@ -1535,8 +1573,11 @@ type StageTraffic struct {
 	PacketsPerSecond float64                `protobuf:"fixed64,6,opt,name=packets_per_second,json=packetsPerSecond,proto3" json:"packets_per_second,omitempty"`
 	Mbps             float64                `protobuf:"fixed64,7,opt,name=mbps,proto3" json:"mbps,omitempty"`
 	NewFlows         uint64                 `protobuf:"varint,8,opt,name=new_flows,json=newFlows,proto3" json:"new_flows,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Label of the chain's version that the packets bore, and the state of that version.
+	ChainLabel    uint32     `protobuf:"varint,9,opt,name=chain_label,json=chainLabel,proto3" json:"chain_label,omitempty"`
+	State         RouteState `protobuf:"varint,10,opt,name=state,proto3,enum=switchboard.api.v1.RouteState" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StageTraffic) Reset() {
@@ -1625,6 +1666,20 @@ func (x *StageTraffic) GetNewFlows() uint64 {
 	return 0
 }
 
+func (x *StageTraffic) GetChainLabel() uint32 {
+	if x != nil {
+		return x.ChainLabel
+	}
+	return 0
+}
+
+func (x *StageTraffic) GetState() RouteState {
+	if x != nil {
+		return x.State
+	}
+	return RouteState_ROUTE_STATE_UNSPECIFIED
+}
+
 var File_switchboard_api_v1_service_proto protoreflect.FileDescriptor
 
 const file_switchboard_api_v1_service_proto_rawDesc = "" +
@@ -1648,22 +1703,24 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"Violations\x12B\n" +
 	"\n" +
 	"violations\x18\x01 \x03(\v2\".switchboard.api.v1.FieldViolationR\n" +
-	"violations\"Q\n" +
+	"violations\"g\n" +
 	"\vListRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1a\n" +
 	"\bcustomer\x18\x02 \x01(\tR\bcustomer\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"J\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
+	"\x05chain\x18\x04 \x01(\tR\x05chain\"J\n" +
 	"\fListResponse\x12:\n" +
 	"\tresources\x18\x01 \x03(\v2\x1c.switchboard.api.v1.ResourceR\tresources\"S\n" +
 	"\rDeleteRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1a\n" +
 	"\bcustomer\x18\x02 \x01(\tR\bcustomer\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\"\x10\n" +
-	"\x0eDeleteResponse\"R\n" +
+	"\x0eDeleteResponse\"h\n" +
 	"\fWatchRequest\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1a\n" +
 	"\bcustomer\x18\x02 \x01(\tR\bcustomer\x12\x12\n" +
-	"\x04name\x18\x03 \x01(\tR\x04name\"\x82\x01\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
+	"\x05chain\x18\x04 \x01(\tR\x05chain\"\x82\x01\n" +
 	"\rWatchResponse\x127\n" +
 	"\x06change\x18\x01 \x01(\x0e2\x1f.switchboard.api.v1.WatchChangeR\x06change\x128\n" +
 	"\bresource\x18\x02 \x01(\v2\x1c.switchboard.api.v1.ResourceR\bresource\"m\n" +
@@ -1673,7 +1730,7 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x14\n" +
 	"\x05limit\x18\x04 \x01(\rR\x05limit\"G\n" +
 	"\x12ListEventsResponse\x121\n" +
-	"\x06events\x18\x01 \x03(\v2\x19.switchboard.api.v1.EventR\x06events\"\xe1\x01\n" +
+	"\x06events\x18\x01 \x03(\v2\x19.switchboard.api.v1.EventR\x06events\"\xb2\x02\n" +
 	"\x05Event\x12.\n" +
 	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1a\n" +
@@ -1682,7 +1739,11 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"\bseverity\x18\x05 \x01(\tR\bseverity\x12\x16\n" +
 	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\a \x01(\tR\amessage\x12\x16\n" +
-	"\x06source\x18\b \x01(\tR\x06source\"\xd9\x01\n" +
+	"\x06source\x18\b \x01(\tR\x06source\x12\x14\n" +
+	"\x05count\x18\t \x01(\rR\x05count\x129\n" +
+	"\n" +
+	"first_time\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\tfirstTime\"\xd9\x01\n" +
 	"\fTraceRequest\x12\x1a\n" +
 	"\bcustomer\x18\x01 \x01(\tR\bcustomer\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\tR\x05chain\x12/\n" +
@@ -1731,7 +1792,7 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"\fChainTraffic\x12\x1a\n" +
 	"\bcustomer\x18\x01 \x01(\tR\bcustomer\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\tR\x05chain\x128\n" +
-	"\x06stages\x18\x03 \x03(\v2 .switchboard.api.v1.StageTrafficR\x06stages\"\xe1\x01\n" +
+	"\x06stages\x18\x03 \x03(\v2 .switchboard.api.v1.StageTrafficR\x06stages\"\xb8\x02\n" +
 	"\fStageTraffic\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x18\n" +
 	"\areverse\x18\x02 \x01(\bR\areverse\x12\x12\n" +
@@ -1740,7 +1801,11 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\x12,\n" +
 	"\x12packets_per_second\x18\x06 \x01(\x01R\x10packetsPerSecond\x12\x12\n" +
 	"\x04mbps\x18\a \x01(\x01R\x04mbps\x12\x1b\n" +
-	"\tnew_flows\x18\b \x01(\x04R\bnewFlows*~\n" +
+	"\tnew_flows\x18\b \x01(\x04R\bnewFlows\x12\x1f\n" +
+	"\vchain_label\x18\t \x01(\rR\n" +
+	"chainLabel\x124\n" +
+	"\x05state\x18\n" +
+	" \x01(\x0e2\x1e.switchboard.api.v1.RouteStateR\x05state*~\n" +
 	"\vApplyResult\x12\x1c\n" +
 	"\x18APPLY_RESULT_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14APPLY_RESULT_CREATED\x10\x01\x12\x1b\n" +
@@ -1807,6 +1872,7 @@ var file_switchboard_api_v1_service_proto_goTypes = []any{
 	(*Metadata)(nil),              // 26: switchboard.api.v1.Metadata
 	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
 	(*Match)(nil),                 // 28: switchboard.api.v1.Match
+	(RouteState)(0),               // 29: switchboard.api.v1.RouteState
 }
 var file_switchboard_api_v1_service_proto_depIdxs = []int32{
 	25, // 0: switchboard.api.v1.ApplyRequest.resources:type_name -> switchboard.api.v1.Resource
@@ -1819,32 +1885,34 @@ var file_switchboard_api_v1_service_proto_depIdxs = []int32{
 	25, // 7: switchboard.api.v1.WatchResponse.resource:type_name -> switchboard.api.v1.Resource
 	15, // 8: switchboard.api.v1.ListEventsResponse.events:type_name -> switchboard.api.v1.Event
 	27, // 9: switchboard.api.v1.Event.time:type_name -> google.protobuf.Timestamp
-	28, // 10: switchboard.api.v1.TraceRequest.match:type_name -> switchboard.api.v1.Match
-	17, // 11: switchboard.api.v1.TraceRequest.probe:type_name -> switchboard.api.v1.Probe
-	20, // 12: switchboard.api.v1.TraceResponse.hops:type_name -> switchboard.api.v1.TraceHop
-	19, // 13: switchboard.api.v1.TraceResponse.outcome:type_name -> switchboard.api.v1.ProbeOutcome
-	27, // 14: switchboard.api.v1.TraceHop.time:type_name -> google.protobuf.Timestamp
-	23, // 15: switchboard.api.v1.GetTrafficResponse.chains:type_name -> switchboard.api.v1.ChainTraffic
-	24, // 16: switchboard.api.v1.ChainTraffic.stages:type_name -> switchboard.api.v1.StageTraffic
-	2,  // 17: switchboard.api.v1.SwitchboardService.Apply:input_type -> switchboard.api.v1.ApplyRequest
-	7,  // 18: switchboard.api.v1.SwitchboardService.List:input_type -> switchboard.api.v1.ListRequest
-	9,  // 19: switchboard.api.v1.SwitchboardService.Delete:input_type -> switchboard.api.v1.DeleteRequest
-	11, // 20: switchboard.api.v1.SwitchboardService.Watch:input_type -> switchboard.api.v1.WatchRequest
-	13, // 21: switchboard.api.v1.SwitchboardService.ListEvents:input_type -> switchboard.api.v1.ListEventsRequest
-	16, // 22: switchboard.api.v1.SwitchboardService.Trace:input_type -> switchboard.api.v1.TraceRequest
-	21, // 23: switchboard.api.v1.SwitchboardService.GetTraffic:input_type -> switchboard.api.v1.GetTrafficRequest
-	3,  // 24: switchboard.api.v1.SwitchboardService.Apply:output_type -> switchboard.api.v1.ApplyResponse
-	8,  // 25: switchboard.api.v1.SwitchboardService.List:output_type -> switchboard.api.v1.ListResponse
-	10, // 26: switchboard.api.v1.SwitchboardService.Delete:output_type -> switchboard.api.v1.DeleteResponse
-	12, // 27: switchboard.api.v1.SwitchboardService.Watch:output_type -> switchboard.api.v1.WatchResponse
-	14, // 28: switchboard.api.v1.SwitchboardService.ListEvents:output_type -> switchboard.api.v1.ListEventsResponse
-	18, // 29: switchboard.api.v1.SwitchboardService.Trace:output_type -> switchboard.api.v1.TraceResponse
-	22, // 30: switchboard.api.v1.SwitchboardService.GetTraffic:output_type -> switchboard.api.v1.GetTrafficResponse
-	24, // [24:31] is the sub-list for method output_type
-	17, // [17:24] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	27, // 10: switchboard.api.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	28, // 11: switchboard.api.v1.TraceRequest.match:type_name -> switchboard.api.v1.Match
+	17, // 12: switchboard.api.v1.TraceRequest.probe:type_name -> switchboard.api.v1.Probe
+	20, // 13: switchboard.api.v1.TraceResponse.hops:type_name -> switchboard.api.v1.TraceHop
+	19, // 14: switchboard.api.v1.TraceResponse.outcome:type_name -> switchboard.api.v1.ProbeOutcome
+	27, // 15: switchboard.api.v1.TraceHop.time:type_name -> google.protobuf.Timestamp
+	23, // 16: switchboard.api.v1.GetTrafficResponse.chains:type_name -> switchboard.api.v1.ChainTraffic
+	24, // 17: switchboard.api.v1.ChainTraffic.stages:type_name -> switchboard.api.v1.StageTraffic
+	29, // 18: switchboard.api.v1.StageTraffic.state:type_name -> switchboard.api.v1.RouteState
+	2,  // 19: switchboard.api.v1.SwitchboardService.Apply:input_type -> switchboard.api.v1.ApplyRequest
+	7,  // 20: switchboard.api.v1.SwitchboardService.List:input_type -> switchboard.api.v1.ListRequest
+	9,  // 21: switchboard.api.v1.SwitchboardService.Delete:input_type -> switchboard.api.v1.DeleteRequest
+	11, // 22: switchboard.api.v1.SwitchboardService.Watch:input_type -> switchboard.api.v1.WatchRequest
+	13, // 23: switchboard.api.v1.SwitchboardService.ListEvents:input_type -> switchboard.api.v1.ListEventsRequest
+	16, // 24: switchboard.api.v1.SwitchboardService.Trace:input_type -> switchboard.api.v1.TraceRequest
+	21, // 25: switchboard.api.v1.SwitchboardService.GetTraffic:input_type -> switchboard.api.v1.GetTrafficRequest
+	3,  // 26: switchboard.api.v1.SwitchboardService.Apply:output_type -> switchboard.api.v1.ApplyResponse
+	8,  // 27: switchboard.api.v1.SwitchboardService.List:output_type -> switchboard.api.v1.ListResponse
+	10, // 28: switchboard.api.v1.SwitchboardService.Delete:output_type -> switchboard.api.v1.DeleteResponse
+	12, // 29: switchboard.api.v1.SwitchboardService.Watch:output_type -> switchboard.api.v1.WatchResponse
+	14, // 30: switchboard.api.v1.SwitchboardService.ListEvents:output_type -> switchboard.api.v1.ListEventsResponse
+	18, // 31: switchboard.api.v1.SwitchboardService.Trace:output_type -> switchboard.api.v1.TraceResponse
+	22, // 32: switchboard.api.v1.SwitchboardService.GetTraffic:output_type -> switchboard.api.v1.GetTrafficResponse
+	26, // [26:33] is the sub-list for method output_type
+	19, // [19:26] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_api_v1_service_proto_init() }

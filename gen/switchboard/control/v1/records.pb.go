@@ -630,7 +630,9 @@ type ChainVersion struct {
 	Routes []*PlannedRoute `protobuf:"bytes,7,rep,name=routes,proto3" json:"routes,omitempty"`
 	// Routes being prepared: their targets are installed, but get no new
 	// connections until they become `routes`.
-	NextRoutes    []*PlannedRoute `protobuf:"bytes,8,rep,name=next_routes,json=nextRoutes,proto3" json:"next_routes,omitempty"`
+	NextRoutes []*PlannedRoute `protobuf:"bytes,8,rep,name=next_routes,json=nextRoutes,proto3" json:"next_routes,omitempty"`
+	// The highest PlannedRoute.number that the version ever had.
+	LastRoute     uint32 `protobuf:"varint,9,opt,name=last_route,json=lastRoute,proto3" json:"last_route,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -719,6 +721,13 @@ func (x *ChainVersion) GetNextRoutes() []*PlannedRoute {
 		return x.NextRoutes
 	}
 	return nil
+}
+
+func (x *ChainVersion) GetLastRoute() uint32 {
+	if x != nil {
+		return x.LastRoute
+	}
+	return 0
 }
 
 type PlannedVnf struct {
@@ -861,8 +870,10 @@ type PlannedRoute struct {
 	EgressSite  string   `protobuf:"bytes,3,opt,name=egress_site,json=egressSite,proto3" json:"egress_site,omitempty"`
 	EgressLabel uint32   `protobuf:"varint,4,opt,name=egress_label,json=egressLabel,proto3" json:"egress_label,omitempty"`
 	// Share of the chain's traffic, 0 to 1.
-	Fraction      float64 `protobuf:"fixed64,5,opt,name=fraction,proto3" json:"fraction,omitempty"`
-	LatencyMs     float64 `protobuf:"fixed64,6,opt,name=latency_ms,json=latencyMs,proto3" json:"latency_ms,omitempty"`
+	Fraction  float64 `protobuf:"fixed64,5,opt,name=fraction,proto3" json:"fraction,omitempty"`
+	LatencyMs float64 `protobuf:"fixed64,6,opt,name=latency_ms,json=latencyMs,proto3" json:"latency_ms,omitempty"`
+	// Tells the version's routes apart, from 1. The same path keeps its number; a number is given once.
+	Number        uint32 `protobuf:"varint,7,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -935,6 +946,13 @@ func (x *PlannedRoute) GetFraction() float64 {
 func (x *PlannedRoute) GetLatencyMs() float64 {
 	if x != nil {
 		return x.LatencyMs
+	}
+	return 0
+}
+
+func (x *PlannedRoute) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
 	}
 	return 0
 }
@@ -1224,7 +1242,9 @@ type ChainProgress struct {
 	Problem         string `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"`
 	ProblemRevision uint64 `protobuf:"varint,6,opt,name=problem_revision,json=problemRevision,proto3" json:"problem_revision,omitempty"`
 	// Flow entries per chain label, to know when a draining version is empty.
-	Flows         map[uint32]uint64 `protobuf:"bytes,7,rep,name=flows,proto3" json:"flows,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Flows map[uint32]uint64 `protobuf:"bytes,7,rep,name=flows,proto3" json:"flows,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Edges of the site whose users joined the chain, by the rules that its forwarders are given.
+	Joined        []*v1.JoinedEdge `protobuf:"bytes,8,rep,name=joined,proto3" json:"joined,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1304,6 +1324,13 @@ func (x *ChainProgress) GetProblemRevision() uint64 {
 func (x *ChainProgress) GetFlows() map[uint32]uint64 {
 	if x != nil {
 		return x.Flows
+	}
+	return nil
+}
+
+func (x *ChainProgress) GetJoined() []*v1.JoinedEdge {
+	if x != nil {
+		return x.Joined
 	}
 	return nil
 }
@@ -2641,7 +2668,7 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\brevision\x18\x03 \x01(\x04R\brevision\x124\n" +
 	"\x05phase\x18\x04 \x01(\x0e2\x1e.switchboard.api.v1.ChainPhaseR\x05phase\x12@\n" +
 	"\bversions\x18\x05 \x03(\v2$.switchboard.control.v1.ChainVersionR\bversions\x12#\n" +
-	"\rfixed_ingress\x18\x06 \x01(\bR\ffixedIngress\"\xd5\x03\n" +
+	"\rfixed_ingress\x18\x06 \x01(\bR\ffixedIngress\"\xf4\x03\n" +
 	"\fChainVersion\x12\x1f\n" +
 	"\vchain_label\x18\x01 \x01(\rR\n" +
 	"chainLabel\x12:\n" +
@@ -2652,7 +2679,9 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\x06egress\x18\x06 \x03(\v2#.switchboard.control.v1.PlannedEdgeR\x06egress\x12<\n" +
 	"\x06routes\x18\a \x03(\v2$.switchboard.control.v1.PlannedRouteR\x06routes\x12E\n" +
 	"\vnext_routes\x18\b \x03(\v2$.switchboard.control.v1.PlannedRouteR\n" +
-	"nextRoutes\"Q\n" +
+	"nextRoutes\x12\x1d\n" +
+	"\n" +
+	"last_route\x18\t \x01(\rR\tlastRoute\"Q\n" +
 	"\n" +
 	"PlannedVnf\x12\x10\n" +
 	"\x03vnf\x18\x01 \x01(\tR\x03vnf\x121\n" +
@@ -2662,7 +2691,7 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\x04edge\x18\x02 \x01(\tR\x04edge\x12\x1a\n" +
 	"\bcustomer\x18\x03 \x01(\tR\bcustomer\x12!\n" +
 	"\fegress_label\x18\x04 \x01(\rR\vegressLabel\x12\x1a\n" +
-	"\bprefixes\x18\x05 \x03(\tR\bprefixes\"\xc6\x01\n" +
+	"\bprefixes\x18\x05 \x03(\tR\bprefixes\"\xde\x01\n" +
 	"\fPlannedRoute\x12!\n" +
 	"\fingress_site\x18\x01 \x01(\tR\vingressSite\x12\x14\n" +
 	"\x05sites\x18\x02 \x03(\tR\x05sites\x12\x1f\n" +
@@ -2671,7 +2700,8 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\fegress_label\x18\x04 \x01(\rR\vegressLabel\x12\x1a\n" +
 	"\bfraction\x18\x05 \x01(\x01R\bfraction\x12\x1d\n" +
 	"\n" +
-	"latency_ms\x18\x06 \x01(\x01R\tlatencyMs\"\xa7\x04\n" +
+	"latency_ms\x18\x06 \x01(\x01R\tlatencyMs\x12\x16\n" +
+	"\x06number\x18\a \x01(\rR\x06number\"\xa7\x04\n" +
 	"\x0fForwarderRecord\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1c\n" +
 	"\tforwarder\x18\x02 \x01(\tR\tforwarder\x12\x18\n" +
@@ -2705,7 +2735,7 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\x04edge\x18\x02 \x01(\tR\x04edge\x12\x1a\n" +
 	"\bcustomer\x18\x03 \x01(\tR\bcustomer\x12\x0e\n" +
 	"\x02up\x18\x04 \x01(\bR\x02up\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xc7\x02\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xff\x02\n" +
 	"\rChainProgress\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1a\n" +
 	"\bcustomer\x18\x02 \x01(\tR\bcustomer\x12\x14\n" +
@@ -2713,7 +2743,8 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\x10applied_revision\x18\x04 \x01(\x04R\x0fappliedRevision\x12\x18\n" +
 	"\aproblem\x18\x05 \x01(\tR\aproblem\x12)\n" +
 	"\x10problem_revision\x18\x06 \x01(\x04R\x0fproblemRevision\x12F\n" +
-	"\x05flows\x18\a \x03(\v20.switchboard.control.v1.ChainProgress.FlowsEntryR\x05flows\x1a8\n" +
+	"\x05flows\x18\a \x03(\v20.switchboard.control.v1.ChainProgress.FlowsEntryR\x05flows\x126\n" +
+	"\x06joined\x18\b \x03(\v2\x1e.switchboard.api.v1.JoinedEdgeR\x06joined\x1a8\n" +
 	"\n" +
 	"FlowsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\rR\x03key\x12\x14\n" +
@@ -2897,9 +2928,10 @@ var file_switchboard_control_v1_records_proto_goTypes = []any{
 	(*v1.Match)(nil),             // 46: switchboard.api.v1.Match
 	(*structpb.Struct)(nil),      // 47: google.protobuf.Struct
 	(*v1.VnfInstance)(nil),       // 48: switchboard.api.v1.VnfInstance
-	(*v1.ChainStatus)(nil),       // 49: switchboard.api.v1.ChainStatus
-	(*v1.Demand)(nil),            // 50: switchboard.api.v1.Demand
-	(*v1.Resource)(nil),          // 51: switchboard.api.v1.Resource
+	(*v1.JoinedEdge)(nil),        // 49: switchboard.api.v1.JoinedEdge
+	(*v1.ChainStatus)(nil),       // 50: switchboard.api.v1.ChainStatus
+	(*v1.Demand)(nil),            // 51: switchboard.api.v1.Demand
+	(*v1.Resource)(nil),          // 52: switchboard.api.v1.Resource
 }
 var file_switchboard_control_v1_records_proto_depIdxs = []int32{
 	40, // 0: switchboard.control.v1.SiteRecord.spec:type_name -> switchboard.api.v1.SiteSpec
@@ -2921,32 +2953,33 @@ var file_switchboard_control_v1_records_proto_depIdxs = []int32{
 	37, // 16: switchboard.control.v1.ForwarderRecord.drops:type_name -> switchboard.control.v1.ForwarderRecord.DropsEntry
 	48, // 17: switchboard.control.v1.InstanceRecord.observed:type_name -> switchboard.api.v1.VnfInstance
 	38, // 18: switchboard.control.v1.ChainProgress.flows:type_name -> switchboard.control.v1.ChainProgress.FlowsEntry
-	19, // 19: switchboard.control.v1.Measurement.stages:type_name -> switchboard.control.v1.StageMeasurement
-	47, // 20: switchboard.control.v1.AllocationRecord.options:type_name -> google.protobuf.Struct
-	21, // 21: switchboard.control.v1.AllocationRecord.loads:type_name -> switchboard.control.v1.SiteLoad
-	23, // 22: switchboard.control.v1.ParticipantRequest.prepare:type_name -> switchboard.control.v1.Prepare
-	26, // 23: switchboard.control.v1.ParticipantRequest.commit:type_name -> switchboard.control.v1.Commit
-	27, // 24: switchboard.control.v1.ParticipantRequest.abort:type_name -> switchboard.control.v1.Abort
-	24, // 25: switchboard.control.v1.Prepare.allocations:type_name -> switchboard.control.v1.Allocation
-	25, // 26: switchboard.control.v1.Prepare.edges:type_name -> switchboard.control.v1.EdgeBinding
-	47, // 27: switchboard.control.v1.Allocation.options:type_name -> google.protobuf.Struct
-	21, // 28: switchboard.control.v1.Allocation.loads:type_name -> switchboard.control.v1.SiteLoad
-	46, // 29: switchboard.control.v1.EdgeBinding.match:type_name -> switchboard.api.v1.Match
-	29, // 30: switchboard.control.v1.ParticipantReply.rejection:type_name -> switchboard.control.v1.Rejection
-	1,  // 31: switchboard.control.v1.TransactionOutcome.state:type_name -> switchboard.control.v1.TransactionState
-	1,  // 32: switchboard.control.v1.TransactionRecord.state:type_name -> switchboard.control.v1.TransactionState
-	33, // 33: switchboard.control.v1.TransactionRecord.participants:type_name -> switchboard.control.v1.Participant
-	9,  // 34: switchboard.control.v1.TransactionRecord.result:type_name -> switchboard.control.v1.ChainRecord
-	23, // 35: switchboard.control.v1.Participant.prepare:type_name -> switchboard.control.v1.Prepare
-	49, // 36: switchboard.control.v1.ChainState.status:type_name -> switchboard.api.v1.ChainStatus
-	50, // 37: switchboard.control.v1.ChainState.planned_demand:type_name -> switchboard.api.v1.Demand
-	39, // 38: switchboard.control.v1.ChainState.draining_since_unix_ms:type_name -> switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
-	51, // 39: switchboard.control.v1.ApplyJournal.resources:type_name -> switchboard.api.v1.Resource
-	40, // [40:40] is the sub-list for method output_type
-	40, // [40:40] is the sub-list for method input_type
-	40, // [40:40] is the sub-list for extension type_name
-	40, // [40:40] is the sub-list for extension extendee
-	0,  // [0:40] is the sub-list for field type_name
+	49, // 19: switchboard.control.v1.ChainProgress.joined:type_name -> switchboard.api.v1.JoinedEdge
+	19, // 20: switchboard.control.v1.Measurement.stages:type_name -> switchboard.control.v1.StageMeasurement
+	47, // 21: switchboard.control.v1.AllocationRecord.options:type_name -> google.protobuf.Struct
+	21, // 22: switchboard.control.v1.AllocationRecord.loads:type_name -> switchboard.control.v1.SiteLoad
+	23, // 23: switchboard.control.v1.ParticipantRequest.prepare:type_name -> switchboard.control.v1.Prepare
+	26, // 24: switchboard.control.v1.ParticipantRequest.commit:type_name -> switchboard.control.v1.Commit
+	27, // 25: switchboard.control.v1.ParticipantRequest.abort:type_name -> switchboard.control.v1.Abort
+	24, // 26: switchboard.control.v1.Prepare.allocations:type_name -> switchboard.control.v1.Allocation
+	25, // 27: switchboard.control.v1.Prepare.edges:type_name -> switchboard.control.v1.EdgeBinding
+	47, // 28: switchboard.control.v1.Allocation.options:type_name -> google.protobuf.Struct
+	21, // 29: switchboard.control.v1.Allocation.loads:type_name -> switchboard.control.v1.SiteLoad
+	46, // 30: switchboard.control.v1.EdgeBinding.match:type_name -> switchboard.api.v1.Match
+	29, // 31: switchboard.control.v1.ParticipantReply.rejection:type_name -> switchboard.control.v1.Rejection
+	1,  // 32: switchboard.control.v1.TransactionOutcome.state:type_name -> switchboard.control.v1.TransactionState
+	1,  // 33: switchboard.control.v1.TransactionRecord.state:type_name -> switchboard.control.v1.TransactionState
+	33, // 34: switchboard.control.v1.TransactionRecord.participants:type_name -> switchboard.control.v1.Participant
+	9,  // 35: switchboard.control.v1.TransactionRecord.result:type_name -> switchboard.control.v1.ChainRecord
+	23, // 36: switchboard.control.v1.Participant.prepare:type_name -> switchboard.control.v1.Prepare
+	50, // 37: switchboard.control.v1.ChainState.status:type_name -> switchboard.api.v1.ChainStatus
+	51, // 38: switchboard.control.v1.ChainState.planned_demand:type_name -> switchboard.api.v1.Demand
+	39, // 39: switchboard.control.v1.ChainState.draining_since_unix_ms:type_name -> switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
+	52, // 40: switchboard.control.v1.ApplyJournal.resources:type_name -> switchboard.api.v1.Resource
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_control_v1_records_proto_init() }
