@@ -60,11 +60,7 @@ func (r *recorded) List(kind chain.Kind, customer, name string) []*apiv1.Resourc
 	var found []*apiv1.Resource
 	for _, one := range r.resources {
 		key := resource.KeyOf(one)
-		wanted := key.Name
-		if kind == chain.KindRoute {
-			wanted = one.GetRoute().GetChain()
-		}
-		if key.Kind == kind && (customer == "" || string(key.Customer) == customer) && (name == "" || wanted == name) {
+		if key.Kind == kind && (customer == "" || string(key.Customer) == customer) && (name == "" || key.Name == name) {
 			found = append(found, one)
 		}
 	}
@@ -75,7 +71,7 @@ func (r *recorded) Changes() (<-chan struct{}, func()) { return nil, func() {} }
 
 func (r *recorded) Events(chain.Kind, string, string, uint32) []*apiv1.Event {
 	return []*apiv1.Event{
-		{Time: longAgo, Kind: "chain", Customer: "acme", Name: "web", Severity: "Normal", Reason: "Active", Message: "label 65536: office>west>hq", Source: "global-switchboard"},
+		{Time: longAgo, Kind: "chain", Customer: "acme", Name: "web", Severity: "Normal", Reason: "Active", Message: "label 65536: office > firewall@west > hq", Source: "global-switchboard"},
 		{Time: longAgo, Kind: "vnfinstance", Name: "firewall-west-1", Severity: "Warning", Reason: "InstanceDead", Message: "probe failed", Source: "site west"},
 	}
 }
@@ -176,15 +172,15 @@ func newRecorded(t *testing.T) *recorded {
 	r.resources[5].GetEdge().Status = &apiv1.EdgeStatus{Up: true}
 	r.resources[6].GetEdge().Status = &apiv1.EdgeStatus{Reason: "no interface wan0"}
 	routes := []*apiv1.RouteStatus{
-		{ChainLabel: 65538, EgressLabel: 16, Fraction: 0.75, IngressSite: "office", Sites: []string{"west"}, EgressSite: "hq", LatencyMs: 9, State: apiv1.RouteState_ROUTE_STATE_ACTIVE},
-		{ChainLabel: 65538, EgressLabel: 16, Fraction: 0.25, IngressSite: "office", Sites: []string{"east"}, EgressSite: "hq", LatencyMs: 11, State: apiv1.RouteState_ROUTE_STATE_ACTIVE},
-		{ChainLabel: 65536, EgressLabel: 16, Fraction: 1, IngressSite: "office", Sites: []string{"west"}, EgressSite: "hq", LatencyMs: 9, State: apiv1.RouteState_ROUTE_STATE_DRAINING}}
+		{Name: "web-65538-1", Vnfs: []string{"firewall"}, ChainLabel: 65538, EgressLabel: 16, Fraction: 0.75, IngressSite: "office", Sites: []string{"west"}, EgressSite: "hq", LatencyMs: 9, State: apiv1.RouteState_ROUTE_STATE_ACTIVE},
+		{Name: "web-65538-2", Vnfs: []string{"firewall"}, ChainLabel: 65538, EgressLabel: 16, Fraction: 0.25, IngressSite: "office", Sites: []string{"east"}, EgressSite: "hq", LatencyMs: 11, State: apiv1.RouteState_ROUTE_STATE_ACTIVE},
+		{Name: "web-65536-1", Vnfs: []string{"firewall"}, ChainLabel: 65536, EgressLabel: 16, Fraction: 1, IngressSite: "office", Sites: []string{"west"}, EgressSite: "hq", LatencyMs: 9, State: apiv1.RouteState_ROUTE_STATE_DRAINING}}
 	r.resources[7].GetChain().Status = &apiv1.ChainStatus{Phase: apiv1.ChainPhase_CHAIN_PHASE_ACTIVE, ObservedGeneration: 1, Routes: routes,
 		Measured: &apiv1.Demand{ForwardMbps: 41.25, ReverseMbps: 180}, ActivationMs: 123.4}
 	r.resources[8].GetChain().Status = &apiv1.ChainStatus{Phase: apiv1.ChainPhase_CHAIN_PHASE_REJECTED, ObservedGeneration: 1,
 		Reason: "VNF firewall needs 10000 load units, 150 are free (west 150)", ReasonFrom: "traffic-engineering"}
-	for i, status := range routes {
-		r.resources = append(r.resources, &apiv1.Resource{Metadata: &apiv1.Metadata{Name: fmt.Sprintf("web-%d", i+1), Customer: "acme"},
+	for _, status := range routes {
+		r.resources = append(r.resources, &apiv1.Resource{Metadata: &apiv1.Metadata{Name: status.Name, Customer: "acme"},
 			Kind: &apiv1.Resource_Route{Route: &apiv1.Route{Chain: "web", Status: status}}})
 	}
 	r.resources = append(r.resources, &apiv1.Resource{Metadata: &apiv1.Metadata{Name: "firewall-west-1"}, Kind: &apiv1.Resource_VnfInstance{

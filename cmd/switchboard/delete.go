@@ -80,7 +80,7 @@ func (f *deleteFlags) targets(arguments []string, input io.Reader) ([]target, er
 	var targets []target
 	for _, d := range documents {
 		key := resource.KeyOf(d.Message)
-		targets = append(targets, target{key.Kind, string(key.Customer), key.Name})
+		targets = append(targets, target{kind: key.Kind, customer: string(key.Customer), name: key.Name})
 	}
 	order := func(t target) int { return -slices.Index(chain.AppliedKinds, t.kind) }
 	slices.SortStableFunc(targets, func(a, b target) int { return order(a) - order(b) })

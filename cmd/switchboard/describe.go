@@ -40,7 +40,7 @@ func newDescribeCommand() *cobra.Command {
 				return err
 			}
 			if len(found) == 0 {
-				return fmt.Errorf("there is no %s %s", resource.FileKind(t.kind), path(t.customer, t.name))
+				return t.missing()
 			}
 			for i, r := range found {
 				if i > 0 {
@@ -89,7 +89,7 @@ func describe(ctx context.Context, out io.Writer, client apiv1connect.Switchboar
 
 // describeRoutes shows a chain's routes and the instances that serve it.
 func describeRoutes(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServiceClient, r *apiv1.Resource) error {
-	routes, err := list(ctx, client, target{chain.KindRoute, r.Metadata.Customer, r.Metadata.Name})
+	routes, err := list(ctx, client, target{kind: chain.KindRoute, customer: r.Metadata.Customer, chain: r.Metadata.Name})
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,8 @@ import (
 type target struct {
 	kind           chain.Kind
 	customer, name string
+	// chain is the one whose routes are meant, "" all.
+	chain string
 }
 
 // parseTarget reads KIND, KIND NAME or KIND/NAME; a name may be CUSTOMER/NAME.
@@ -50,11 +52,30 @@ func parseTarget(arguments []string, customer string) (target, error) {
 	return t, nil
 }
 
+// ofChain selects the routes of a chain, which may be CUSTOMER/NAME.
+func (t *target) ofChain(name string) error {
+	if t.kind != chain.KindRoute {
+		return usageError{fmt.Errorf("--chain %s: selects routes, not %s", name, t.kind)}
+	}
+	of, err := parseTarget([]string{"chain", name}, t.customer)
+	t.customer, t.chain = of.customer, of.name
+	return err
+}
+
+// missing is the error that there is no such resource.
+func (t target) missing() error {
+	hint := ""
+	if t.kind == chain.KindRoute {
+		hint = "; `switchboard get routes --chain CHAIN` shows a chain's"
+	}
+	return fmt.Errorf("there is no %s %s%s", resource.FileKind(t.kind), path(t.customer, t.name), hint)
+}
+
 // getFlags are those of `switchboard get`.
 type getFlags struct {
 	clientFlags
-	output, customer string
-	watch            bool
+	output, customer, chain string
+	watch                   bool
 }
 
 func newGetCommand() *cobra.Command {
@@ -63,7 +84,7 @@ func newGetCommand() *cobra.Command {
 		Use:   "get KIND [NAME]",
 		Short: "Show resources: sites, links, vnfs, deployments, instances, edges, chains, routes or all",
 		Example: "  switchboard get chains -o wide\n  switchboard get chain web --customer acme -o yaml\n" +
-			"  switchboard get instances --watch",
+			"  switchboard get routes --chain acme/web\n  switchboard get instances --watch",
 		Args:      usageArgs(cobra.RangeArgs(1, 2)),
 		ValidArgs: append(resource.KindWords(), "all"),
 		RunE: func(command *cobra.Command, arguments []string) error {
@@ -80,6 +101,7 @@ func newGetCommand() *cobra.Command {
 	flags.add(command)
 	command.Flags().StringVarP(&flags.output, "output", "o", "table", "table, wide, json, yaml or name")
 	command.Flags().StringVar(&flags.customer, "customer", "", "show this customer's only")
+	command.Flags().StringVar(&flags.chain, "chain", "", "of routes: show this chain's only")
 	command.Flags().BoolVarP(&flags.watch, "watch", "w", false, "go on showing what changes")
 	return command
 }
@@ -102,6 +124,9 @@ func get(ctx context.Context, out, notes io.Writer, client apiv1connect.Switchbo
 		return getAll(ctx, out, client, flags)
 	}
 	t, err := parseTarget(arguments, flags.customer)
+	if err == nil && flags.chain != "" {
+		err = t.ofChain(flags.chain)
+	}
 	if err != nil {
 		return err
 	}
@@ -113,7 +138,7 @@ func get(ctx context.Context, out, notes io.Writer, client apiv1connect.Switchbo
 		return err
 	}
 	if len(found) == 0 && t.name != "" {
-		return fmt.Errorf("there is no %s %s", resource.FileKind(t.kind), path(t.customer, t.name))
+		return t.missing()
 	}
 	if len(found) == 0 && (flags.output == "table" || flags.output == "wide") {
 		fmt.Fprintf(notes, "no %s\n", arguments[0])
@@ -125,7 +150,7 @@ func get(ctx context.Context, out, notes io.Writer, client apiv1connect.Switchbo
 func list(ctx context.Context, client apiv1connect.SwitchboardServiceClient, t target) ([]*apiv1.Resource, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
-	answer, err := client.List(ctx, connect.NewRequest(&apiv1.ListRequest{Kind: string(t.kind), Customer: t.customer, Name: t.name}))
+	answer, err := client.List(ctx, connect.NewRequest(&apiv1.ListRequest{Kind: string(t.kind), Customer: t.customer, Name: t.name, Chain: t.chain}))
 	if err != nil {
 		return nil, plain(err)
 	}
@@ -188,7 +213,7 @@ func getAll(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardS
 
 // watch shows resources, and each again when it changes.
 func watch(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServiceClient, flags *getFlags, t target) error {
-	stream, err := client.Watch(ctx, connect.NewRequest(&apiv1.WatchRequest{Kind: string(t.kind), Customer: t.customer, Name: t.name}))
+	stream, err := client.Watch(ctx, connect.NewRequest(&apiv1.WatchRequest{Kind: string(t.kind), Customer: t.customer, Name: t.name, Chain: t.chain}))
 	if err != nil {
 		return plain(err)
 	}

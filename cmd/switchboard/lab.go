@@ -104,7 +104,7 @@ func applyLaboratory(ctx context.Context, running *lab.Running, documents []*res
 		if connected := met; key.Kind == chain.KindSite {
 			met = func(r *apiv1.Resource) bool { return connected(r) && forwards(r) }
 		}
-		if _, err := await(ctx, client, target{key.Kind, string(key.Customer), key.Name}, met); err != nil {
+		if _, err := await(ctx, client, target{kind: key.Kind, customer: string(key.Customer), name: key.Name}, met); err != nil {
 			return fmt.Errorf("%s is not %s: %w; see %s/logs", key, condition, err, running.StateDirectory)
 		}
 	}

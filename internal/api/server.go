@@ -8,6 +8,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"connectrpc.com/connect"
 
@@ -67,7 +68,29 @@ func (s *service) List(_ context.Context, r *connect.Request[api.ListRequest]) (
 	if err != nil {
 		return nil, err
 	}
-	return connect.NewResponse(&api.ListResponse{Resources: s.backend.List(kind, r.Msg.Customer, r.Msg.Name)}), nil
+	found, err := s.list(kind, r.Msg)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&api.ListResponse{Resources: found}), nil
+}
+
+// selection is what List and Watch select by.
+type selection interface {
+	GetCustomer() string
+	GetName() string
+	GetChain() string
+}
+
+// list lists resources of a kind; only routes are of a chain.
+func (s *service) list(kind chain.Kind, by selection) ([]*api.Resource, error) {
+	of := by.GetChain()
+	if of != "" && kind != chain.KindRoute {
+		return nil, &global.Invalid{Findings: []chain.Finding{{Field: "chain", Description: "selects routes, not resources of kind " + string(kind),
+			Fix: "leave it out, or ask for kind route"}}}
+	}
+	found := s.backend.List(kind, by.GetCustomer(), by.GetName())
+	return slices.DeleteFunc(found, func(r *api.Resource) bool { return of != "" && r.GetRoute().GetChain() != of }), nil
 }
 
 // Delete ends one resource.

@@ -301,3 +301,28 @@ type discard struct{ header http.Header }
 func (d discard) Header() http.Header          { return d.header }
 func (discard) Write(text []byte) (int, error) { return len(text), nil }
 func (discard) WriteHeader(int)                {}
+
+// Routes are selected by their chain; nothing else is.
+func TestRoutesOfAChain(t *testing.T) {
+	route := func(name, of string) *api.Resource {
+		return &api.Resource{Metadata: &api.Metadata{Name: name}, Kind: &api.Resource_Route{Route: &api.Route{Chain: of}}}
+	}
+	b := &backend{sites: []*api.Resource{route("web-65536-1", "web"), route("mail-65538-1", "mail")}}
+	client := apiv1connect.NewSwitchboardServiceClient(http.DefaultClient, serve(t, b))
+	list := func(kind, of string) ([]*api.Resource, error) {
+		request := connect.NewRequest(&api.ListRequest{Kind: kind, Chain: of})
+		request.Header().Set("Authorization", "Bearer "+testToken)
+		answer, err := client.List(context.Background(), request)
+		if err != nil {
+			return nil, err
+		}
+		return answer.Msg.Resources, nil
+	}
+	found, err := list("route", "mail")
+	if err != nil || len(found) != 1 || found[0].Metadata.Name != "mail-65538-1" {
+		t.Errorf("routes of mail: %v, %v", found, err)
+	}
+	if _, err := list("edge", "mail"); connect.CodeOf(err) != connect.CodeInvalidArgument || !strings.Contains(err.Error(), "chain") {
+		t.Errorf("edges of a chain: %v", err)
+	}
+}

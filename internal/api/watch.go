@@ -25,7 +25,11 @@ func (s *service) Watch(ctx context.Context, r *connect.Request[api.WatchRequest
 	defer stop()
 	sent := map[chain.Key]*api.Resource{}
 	for synchronised := false; ; {
-		if err := sendChanges(stream, sent, s.backend.List(kind, r.Msg.Customer, r.Msg.Name)); err != nil {
+		present, err := s.list(kind, r.Msg)
+		if err != nil {
+			return err
+		}
+		if err := sendChanges(stream, sent, present); err != nil {
 			return err
 		}
 		if !synchronised {

@@ -88,6 +88,6 @@ func (w *worker) activated(ctx context.Context, record *control.ChainRecord) err
 	}
 	w.said = ""
 	active := activeVersion(record)
-	w.g.events.add(w.key, normal, "Active", fmt.Sprintf("label %d: %s", active.ChainLabel, describeRoutes(active.Routes)), sourceGlobal)
+	w.g.events.add(w.key, normal, "Active", fmt.Sprintf("label %d: %s", active.ChainLabel, describeRoutes(active, active.Routes)), sourceGlobal)
 	return w.g.setState(ctx, w.key, state)
 }

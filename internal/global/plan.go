@@ -204,15 +204,19 @@ func (w *worker) agreed(ctx context.Context, s situation, p *problem, version *c
 	state.Status.ObservedGeneration = s.message.Metadata.Generation
 	state.Status.Phase, state.Status.Reason, state.Status.ReasonFrom = w.preparingPhase(s), "", ""
 	w.retryAt = time.Time{}
-	w.g.events.add(w.key, normal, "Committed", fmt.Sprintf("label %d: %s", version.ChainLabel, describeRoutes(newestRoutes(version))), sourceGlobal)
+	w.g.events.add(w.key, normal, "Committed", fmt.Sprintf("label %d: %s", version.ChainLabel, describeRoutes(version, newestRoutes(version))), sourceGlobal)
 	return w.g.setState(ctx, w.key, state)
 }
 
-func describeRoutes(routes []*control.PlannedRoute) string {
+// describeRoutes is a version's routes for people: "office > firewall@west > hq 75%".
+func describeRoutes(v *control.ChainVersion, routes []*control.PlannedRoute) string {
 	var parts []string
 	for _, r := range routes {
-		stops := append(append([]string{r.IngressSite}, r.Sites...), r.EgressSite)
-		text := strings.Join(stops, ">")
+		stops := []string{r.IngressSite}
+		for i, site := range r.Sites {
+			stops = append(stops, v.Vnfs[i].Vnf+"@"+site)
+		}
+		text := strings.Join(append(stops, r.EgressSite), " > ")
 		if r.Fraction < carriedShare {
 			text += fmt.Sprintf(" %.3g%%", 100*r.Fraction)
 		}

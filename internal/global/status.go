@@ -1,6 +1,7 @@
 package global
 
 import (
+	"cmp"
 	"slices"
 
 	"google.golang.org/protobuf/proto"
@@ -19,8 +20,7 @@ func (g *Global) List(kind chain.Kind, customer, name string) []*api.Resource {
 	case chain.KindInstance:
 		all = g.instances()
 	case chain.KindRoute:
-		all = g.routes(name)
-		name = ""
+		all = g.routes()
 	default:
 		all = g.applications(kind)
 	}
@@ -135,42 +135,58 @@ func (g *Global) chainStatus(key chain.Key) *api.ChainStatus {
 	return status
 }
 
-// routeStatuses lists the routes of a record, those of the newest version first.
+// routeStatuses lists the routes of a record, those of the newest version first. A route in use that stays, with another
+// share, is listed once, as it is in use.
 func routeStatuses(record *control.ChainRecord) []*api.RouteStatus {
 	var all []*api.RouteStatus
 	for _, v := range record.GetVersions() {
-		state := map[control.VersionState]api.RouteState{
-			control.VersionState_VERSION_STATE_PREPARING: api.RouteState_ROUTE_STATE_PREPARING,
-			control.VersionState_VERSION_STATE_ACTIVE:    api.RouteState_ROUTE_STATE_ACTIVE,
-			control.VersionState_VERSION_STATE_DRAINING:  api.RouteState_ROUTE_STATE_DRAINING,
-		}[v.State]
-		for _, r := range v.Routes {
-			all = append(all, routeStatus(v, r, state))
+		state := routeState(v.State)
+		for i, r := range v.Routes {
+			all = append(all, routeStatus(record, v, r, i, state))
 		}
-		for _, r := range v.NextRoutes {
-			all = append(all, routeStatus(v, r, api.RouteState_ROUTE_STATE_PREPARING))
+		for i, r := range v.NextRoutes {
+			if !slices.ContainsFunc(v.Routes, func(used *control.PlannedRoute) bool { return samePath(used, r) }) {
+				all = append(all, routeStatus(record, v, r, len(v.Routes)+i, api.RouteState_ROUTE_STATE_PREPARING))
+			}
 		}
 	}
 	return all
 }
 
-func routeStatus(v *control.ChainVersion, r *control.PlannedRoute, state api.RouteState) *api.RouteStatus {
-	return &api.RouteStatus{ChainLabel: v.ChainLabel, EgressLabel: r.EgressLabel, Fraction: r.Fraction, IngressSite: r.IngressSite,
-		Sites: r.Sites, EgressSite: r.EgressSite, LatencyMs: r.LatencyMs, State: state}
+// routeState is the state of the routes that a version's connections take.
+func routeState(version control.VersionState) api.RouteState {
+	return map[control.VersionState]api.RouteState{
+		control.VersionState_VERSION_STATE_PREPARING: api.RouteState_ROUTE_STATE_PREPARING,
+		control.VersionState_VERSION_STATE_ACTIVE:    api.RouteState_ROUTE_STATE_ACTIVE,
+		control.VersionState_VERSION_STATE_DRAINING:  api.RouteState_ROUTE_STATE_DRAINING,
+	}[version]
 }
 
-// routes are observed resources of their own, named after their chain; "" is every chain.
-func (g *Global) routes(of string) []*api.Resource {
+// routeStatus shows the i-th route of a version.
+func routeStatus(record *control.ChainRecord, v *control.ChainVersion, r *control.PlannedRoute, i int, state api.RouteState) *api.RouteStatus {
+	number := cmp.Or(r.Number, uint32(i+1)) // of a release that did not number them
+	return &api.RouteStatus{Name: routeName(record.Chain, v.ChainLabel, number), ChainLabel: v.ChainLabel, EgressLabel: r.EgressLabel,
+		Fraction: r.Fraction, IngressSite: r.IngressSite, Sites: r.Sites, Vnfs: vnfWords(v), EgressSite: r.EgressSite,
+		LatencyMs: r.LatencyMs, State: state}
+}
+
+func vnfWords(v *control.ChainVersion) []string {
+	words := make([]string, len(v.Vnfs))
+	for i, p := range v.Vnfs {
+		words[i] = p.Vnf
+	}
+	return words
+}
+
+// routes are observed resources of their own.
+func (g *Global) routes() []*api.Resource {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var all []*api.Resource
 	for key, record := range g.records {
-		if of != "" && key.Name != of {
-			continue
-		}
-		for i, status := range routeStatuses(record) {
+		for _, status := range routeStatuses(record) {
 			all = append(all, &api.Resource{
-				Metadata: &api.Metadata{Name: routeName(key, i), Customer: string(key.Customer)},
+				Metadata: &api.Metadata{Name: status.Name, Customer: string(key.Customer)},
 				Kind:     &api.Resource_Route{Route: &api.Route{Chain: key.Name, Status: status}},
 			})
 		}

@@ -19,8 +19,6 @@ import (
 	"github.com/switchboard-project/switchboard/internal/resource"
 )
 
-func routeName(key chain.Key, i int) string { return key.Name + "-" + strconv.Itoa(i+1) }
-
 // reachableLocked is reachable for callers inside each.
 func (o *observed) reachableLocked(site string) bool {
 	return site == o.g.connection.Site() || o.links[site].Up

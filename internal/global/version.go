@@ -33,6 +33,7 @@ func (w *worker) version(ctx context.Context, s situation, routes []chain.Route)
 		} else {
 			wanted.Routes, wanted.NextRoutes = old.Routes, plannedRoutes(routes)
 		}
+		numberRoutes(wanted, old)
 		return wanted, false, nil
 	}
 	label, err := w.versionLabel(ctx, usesOf(wanted))
@@ -41,6 +42,7 @@ func (w *worker) version(ctx context.Context, s situation, routes []chain.Route)
 	}
 	wanted.ChainLabel, wanted.State = uint32(label), control.VersionState_VERSION_STATE_PREPARING
 	wanted.Routes = plannedRoutes(routes)
+	numberRoutes(wanted, nil)
 	return wanted, true, nil
 }
 

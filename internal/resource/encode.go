@@ -30,7 +30,7 @@ func Encode(message *api.Resource) *yaml.Node {
 	}
 	body := message.ProtoReflect().Get(set).Message()
 	if body.Descriptor().Fields().ByName("spec") == nil {
-		add(document, "status", encodeMessage(body)) // observed as a whole
+		add(document, "status", observed(body))
 		return document
 	}
 	for _, name := range []protoreflect.Name{"spec", "status"} {
@@ -39,6 +39,18 @@ func Encode(message *api.Resource) *yaml.Node {
 		}
 	}
 	return document
+}
+
+// observed is all of a kind that has no specification; what the kind calls its status is not nested in another one.
+func observed(body protoreflect.Message) *yaml.Node {
+	whole := encodeMessage(body)
+	for i := 0; i+1 < len(whole.Content); i += 2 {
+		if inner := whole.Content[i+1]; whole.Content[i].Value == "status" && inner.Kind == yaml.MappingNode {
+			whole.Content = slices.Replace(whole.Content, i, i+2, inner.Content...)
+			break
+		}
+	}
+	return whole
 }
 
 func add(mapping *yaml.Node, name string, value *yaml.Node) {

@@ -28,7 +28,7 @@ var columns = map[chain.Kind][]column{
 		{"FORWARDERS", false, cellOf(forwarders)},
 		{"CAPACITY", false, cellOf(func(r *api.Resource) string { return number(r.GetSite().GetSpec().GetCapacity()) })},
 		{"LABEL", false, cellOf(func(r *api.Resource) string { return fmt.Sprint(r.GetSite().GetStatus().GetLabel()) })},
-		{"FLOWS", true, cellOf(flowEntries)},
+		{"FLOW ENTRIES", true, cellOf(flowEntries)},
 		{"DROPS", true, cellOf(drops)},
 		ageColumn},
 	chain.KindLink: {nameColumn,
@@ -66,7 +66,7 @@ var columns = map[chain.Kind][]column{
 		{"SITE", false, cellOf(func(r *api.Resource) string { return r.GetVnfInstance().GetSite() })},
 		{"STATE", false, cellOf(func(r *api.Resource) string { return title(resource.Word(r.GetVnfInstance().GetState())) })},
 		{"WEIGHT", false, cellOf(func(r *api.Resource) string { return fmt.Sprint(r.GetVnfInstance().GetWeight()) })},
-		{"FLOWS", false, cellOf(func(r *api.Resource) string { return fmt.Sprint(r.GetVnfInstance().GetFlows()) })},
+		{"FLOW ENTRIES", false, cellOf(func(r *api.Resource) string { return fmt.Sprint(r.GetVnfInstance().GetFlows()) })},
 		{"PACKETS", false, cellOf(func(r *api.Resource) string { return fmt.Sprint(r.GetVnfInstance().GetPackets()) })},
 		{"REASON", false, cellOf(func(r *api.Resource) string { return r.GetVnfInstance().GetReason() })},
 		{"CHAINS", true, cellOf(func(r *api.Resource) string { return strings.Join(r.GetVnfInstance().GetChains(), ",") })},
@@ -172,9 +172,22 @@ func demand(d *api.Demand) string {
 
 func percent(share float64) string { return fmt.Sprintf("%.4g%%", share*100) }
 
-// path is a route's sites in order.
+// path is a route's sites in order, with the VNF at each stop.
 func path(r *api.RouteStatus) string {
-	return strings.Join(append(append([]string{r.GetIngressSite()}, r.GetSites()...), r.GetEgressSite()), " > ")
+	return Stops(r.GetIngressSite(), r.GetVnfs(), r.GetSites(), r.GetEgressSite())
+}
+
+// Stops writes a path for people: "office > firewall@edge-west > nat@dc > dc". vnfs names what is at each of the sites
+// between; it may be empty.
+func Stops(ingress string, vnfs, sites []string, egress string) string {
+	stops := []string{ingress}
+	for i, site := range sites {
+		if i < len(vnfs) {
+			site = vnfs[i] + "@" + site
+		}
+		stops = append(stops, site)
+	}
+	return strings.Join(append(stops, egress), " > ")
 }
 
 // routeSummary is the first route that carries connections and how many more there are.
