@@ -18,8 +18,8 @@ type problem struct {
 	spec   chain.ChainSpec
 	demand chain.Demand
 	world  chain.World
-	// down are deployments that no new routes may use, and why.
-	down map[chain.Placement]string
+	// down are deployments that no new routes may use, and why; resting those that are used where nothing else has room.
+	down, resting map[chain.Placement]string
 	// limits are what participants said is available for this chain.
 	limits map[chain.Placement]chain.Load
 	// planned are loads of other chains' plans beyond what those chains hold.
@@ -51,8 +51,8 @@ func (p pair) has(r modelRoute) bool {
 func (g *Global) problem(key chain.Key, demand chain.Demand, limits map[chain.Placement]chain.Load) *problem {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	p := &problem{g: g, key: key, demand: demand, world: maps.Clone(g.world), down: maps.Clone(g.outages.down), limits: limits,
-		planned: map[chain.Placement]chain.Load{}}
+	p := &problem{g: g, key: key, demand: demand, world: maps.Clone(g.world), down: maps.Clone(g.outages.down),
+		resting: maps.Clone(g.outages.resting), limits: limits, planned: map[chain.Placement]chain.Load{}}
 	p.spec, _ = p.world[key].Spec.(chain.ChainSpec)
 	for other, loads := range g.planned {
 		if other == key {
@@ -213,7 +213,14 @@ func (p *problem) request() routeRequest {
 		}
 		return all
 	}
-	r.Limits, r.Planned = list(p.limits), list(p.planned)
+	limits := maps.Clone(p.limits)
+	if limits == nil {
+		limits = map[chain.Placement]chain.Load{}
+	}
+	for at := range p.resting {
+		limits[at] = 0
+	}
+	r.Limits, r.Planned = list(limits), list(p.planned)
 	return r
 }
 

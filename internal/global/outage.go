@@ -42,10 +42,14 @@ type outages struct {
 	// away are sites, down the deployments at them and those without a healthy instance.
 	away map[chain.SiteName]string
 	down map[chain.Placement]string
+	// resting are sites and deployments that work again, but not for long: used where nothing else has room.
+	restingSites map[chain.SiteName]string
+	resting      map[chain.Placement]string
 }
 
 func newOutages() outages {
-	return outages{away: map[chain.SiteName]string{}, down: map[chain.Placement]string{}}
+	return outages{away: map[chain.SiteName]string{}, down: map[chain.Placement]string{},
+		restingSites: map[chain.SiteName]string{}, resting: map[chain.Placement]string{}}
 }
 
 // withoutAway leaves out ends at sites that are away, unless all are.
@@ -106,21 +110,23 @@ func (g *Global) watchOutages(ctx context.Context) {
 // examine brings ailments up to date, makes known what changed, and returns when something may change by itself.
 func (g *Global) examine(ailments map[subject]*ailment) (next time.Time) {
 	now := g.config.Now()
-	symptoms := g.symptoms()
+	turned, symptoms := false, g.symptoms()
 	for s, text := range symptoms {
 		a := ailments[s]
 		if a == nil {
 			a = &ailment{since: now}
 			ailments[s] = a
 		} else if a.well {
+			// What failed before fails again at once.
 			a.well, a.since = false, now
+			turned = turned || a.out
 		}
 		a.text = text
 	}
-	turned := false
 	for s, a := range ailments {
 		if _, ill := symptoms[s]; !ill && !a.well {
 			a.well, a.since = true, now
+			turned = turned || a.out
 		}
 		at := a.since.Add(g.config.Outages.limit(s.way, a.well))
 		switch {
@@ -202,16 +208,24 @@ func (g *Global) tellOutages(ailments map[subject]*ailment) {
 		if !a.out {
 			continue
 		}
+		sites, placements := now.away, now.down
+		if a.well {
+			sites, placements = now.restingSites, now.resting
+		}
 		if s.key.Kind == chain.KindSite {
-			now.away[chain.SiteName(s.key.Name)] = a.text
+			sites[chain.SiteName(s.key.Name)] = a.text
 		} else if d, ok := g.world[s.key].Spec.(chain.DeploymentSpec); ok {
-			now.down[chain.Placement{Vnf: d.Vnf, Site: d.Site}] = a.text
+			placements[chain.Placement{Vnf: d.Vnf, Site: d.Site}] = a.text
 		}
 	}
 	for _, key := range g.world.Keys(chain.KindDeployment) {
 		d := g.world[key].Spec.(chain.DeploymentSpec)
+		at := chain.Placement{Vnf: d.Vnf, Site: d.Site}
 		if why := now.away[d.Site]; why != "" {
-			now.down[chain.Placement{Vnf: d.Vnf, Site: d.Site}] = fmt.Sprintf("site %s is away: %s", d.Site, why)
+			now.down[at] = fmt.Sprintf("site %s is away: %s", d.Site, why)
+		}
+		if why := now.restingSites[d.Site]; why != "" {
+			now.resting[at] = fmt.Sprintf("site %s was away: %s", d.Site, why)
 		}
 	}
 	was := g.outages
@@ -227,25 +241,34 @@ func (g *Global) tellOutages(ailments map[subject]*ailment) {
 func (g *Global) tellOutageEvents(was, now outages) {
 	site := func(name chain.SiteName) chain.Key { return chain.Key{Kind: chain.KindSite, Name: string(name)} }
 	vnf := func(at chain.Placement) chain.Key { return chain.Key{Kind: chain.KindVnf, Name: string(at.Vnf)} }
-	for name, why := range missing(now.away, was.away) {
+	for name, why := range missing(now.away, was.away, was.restingSites) {
 		g.events.add(site(name), warning, "SiteAway", why+"; chains are routed around it", sourceGlobal)
 	}
-	for name := range missing(was.away, now.away) {
+	for name := range missing(either(was.away, was.restingSites), now.away, now.restingSites) {
 		g.events.add(site(name), normal, "SiteUsable", "it may get routes again", sourceGlobal)
 	}
-	for at, why := range missing(now.down, was.down) {
+	for at, why := range missing(now.down, was.down, was.resting) {
 		g.events.add(vnf(at), warning, "DeploymentDown", fmt.Sprintf("at site %s: %s; chains are routed around it", at.Site, why), sourceGlobal)
 	}
-	for at := range missing(was.down, now.down) {
+	for at := range missing(either(was.down, was.resting), now.down, now.resting) {
 		g.events.add(vnf(at), normal, "DeploymentUsable", fmt.Sprintf("at site %s: it may get routes again", at.Site), sourceGlobal)
 	}
 }
 
-// missing are the entries of a map that another does not have.
-func missing[K comparable](of, from map[K]string) map[K]string {
+// missing are the entries of a map that others do not have.
+func missing[K comparable](of map[K]string, from ...map[K]string) map[K]string {
 	left := maps.Clone(of)
-	maps.DeleteFunc(left, func(k K, _ string) bool { _, there := from[k]; return there })
+	for _, other := range from {
+		maps.DeleteFunc(left, func(k K, _ string) bool { _, there := other[k]; return there })
+	}
 	return left
+}
+
+// either are the entries of two maps.
+func either[K comparable](a, b map[K]string) map[K]string {
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	return both
 }
 
 // there leaves out sites that are away: nobody waits for them, and they catch up when they return.

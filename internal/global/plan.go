@@ -130,6 +130,10 @@ func (w *worker) solve(ctx context.Context, p *problem) ([]chain.Route, *refusal
 		}
 	}
 	answer, err := w.g.engineering.route(ctx, p.request())
+	if err == nil && !answer.Admitted && len(p.resting) > 0 {
+		p.resting = nil
+		answer, err = w.g.engineering.route(ctx, p.request())
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()

@@ -1,14 +1,21 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
+	"os/exec"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	"github.com/switchboard-project/switchboard/internal/hostnet"
 )
 
@@ -94,4 +101,79 @@ func (l *laboratory) lastFailure(t *testing.T, machine string, server netip.Addr
 	}
 	working.Wait()
 	return last
+}
+
+// rerouted is how long a chain may take to be led around a deployment without a working instance: they are probed, dead
+// for a second, and then the chain is planned and agreed anew.
+const rerouted = 3 * time.Second
+
+// splitDeployments are those of the VNF "split" with another number of instances.
+func splitDeployments(instances int) string {
+	text := ""
+	for _, side := range []string{"west", "east"} {
+		text += fmt.Sprintf("---\napiVersion: switchboard/v1\nkind: VnfDeployment\nmetadata: {name: split-%s}\n"+
+			"spec: {vnf: split, site: edge-%s, capacity: 90, instances: %d}\n", side, side, instances)
+	}
+	return text
+}
+
+// TestDeadDeploymentLosesItsRoutes: both firewalls of one edge cloud die; new connections flow through the other's.
+func TestDeadDeploymentLosesItsRoutes(t *testing.T) {
+	const port = 5381
+	l := useLaboratory(t)
+	echoServer(t, l, "www", port)
+	l.apply(t, splitDeployments(2))
+	t.Cleanup(func() { l.apply(t, splitDeployments(1)) })
+	c := chainSpec{name: "around", customer: "acme", edge: "office-lan", vnfs: []string{"split"},
+		match: fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["%d"]}`, port)}
+	l.activate(t, c)
+	eventually(t, activation, func() error {
+		if found := len(l.instances(t, "split")); found != 4 {
+			return fmt.Errorf("%d healthy instances", found)
+		}
+		return l.settled(t, c)
+	})
+	used := l.routes(t, c)[0].Sites[0]
+	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
+	for name, machine := range l.instances(t, "split") {
+		if strings.HasPrefix(name, "split-"+strings.TrimPrefix(used, "edge-")) {
+			if output, err := exec.Command("ip", "netns", "del", l.name+"."+machine).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, output)
+			}
+		}
+	}
+	died := time.Now()
+	last := l.lastFailure(t, "acme-host", server, 4500*time.Millisecond)
+	if last.IsZero() {
+		t.Error("no connection failed: the instances were not used before")
+	} else if took := last.Sub(died); took > rerouted {
+		t.Errorf("a connection begun %v after the instances' death failed, want none after %v", took.Round(time.Millisecond), rerouted)
+		l.logEvents(t, died)
+	} else {
+		t.Logf("the last connection that failed was begun %v after the instances' death", took.Round(time.Millisecond))
+	}
+	for _, route := range l.routes(t, c) {
+		if route.Sites[0] == used {
+			t.Errorf("the chain is still routed over %s", used)
+		}
+	}
+	ports := l.openAndClose(t, "acme-host", server, 40)
+	for name, n := range l.perInstance(t, "split", port, ports) {
+		if strings.HasPrefix(name, "split-"+strings.TrimPrefix(used, "edge-")) {
+			t.Errorf("%s got %d new connections", name, n)
+		}
+	}
+}
+
+// logEvents tells what happened since a moment, for the log of a test that took too long.
+func (l *laboratory) logEvents(t *testing.T, since time.Time) {
+	answer, err := l.client(t).ListEvents(context.Background(), connect.NewRequest(&api.ListEventsRequest{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range slices.Backward(answer.Msg.Events) {
+		if at := e.Time.AsTime(); at.After(since) {
+			t.Logf("%v: %s %s: %s %s", at.Sub(since).Round(time.Millisecond), e.Kind, e.Name, e.Reason, e.Message)
+		}
+	}
 }
