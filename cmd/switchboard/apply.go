@@ -41,6 +41,9 @@ func newApplyCommand() *cobra.Command {
 			if err != nil && len(mistakes) == 0 {
 				return err
 			}
+			if documents, err = skipObserved(command.ErrOrStderr(), documents, len(mistakes)); err != nil {
+				return err
+			}
 			if len(mistakes) > 0 {
 				return &fileMistakes{withRemoteMistakes(command.Context(), client, documents, mistakes)}
 			}
@@ -51,6 +54,24 @@ func newApplyCommand() *cobra.Command {
 	command.Flags().StringArrayVarP(&files, "filename", "f", nil, "file, directory of .yaml, .yml and .json files, or - for standard input")
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "check, and say what would change")
 	return command
+}
+
+// skipObserved leaves out what only the platform says, so that everything that get shows can be applied again.
+func skipObserved(notes io.Writer, documents []*resource.Document, mistakes int) ([]*resource.Document, error) {
+	skipped := 0
+	applied := slices.DeleteFunc(slices.Clone(documents), func(d *resource.Document) bool {
+		kind := resource.KindOf(d.Message)
+		if !resource.Observed(kind) {
+			return false
+		}
+		fmt.Fprintf(notes, "%s/%s skipped: it is observed, not applied\n", kind, resource.KeyOf(d.Message).Path())
+		skipped++
+		return true
+	})
+	if len(applied) == 0 && skipped > 0 && mistakes == 0 {
+		return nil, errors.New("nothing is left to be applied")
+	}
+	return applied, nil
 }
 
 // fileMistakes are mistakes in files; each is a line of its own.

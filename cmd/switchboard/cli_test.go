@@ -9,10 +9,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	apiv1 "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
@@ -26,9 +28,10 @@ import (
 var update = flag.Bool("update", false, "write the present output into testdata")
 
 // recorded is a Global Switchboard as it stood once.
-type recorded struct{ resources []*apiv1.Resource }
+type recorded struct{ resources, applied []*apiv1.Resource }
 
 func (r *recorded) Apply(_ context.Context, given []*apiv1.Resource, _ bool) ([]*apiv1.ApplyOutcome, error) {
+	r.applied = given
 	f := &chain.Findings{}
 	var outcomes []*apiv1.ApplyOutcome
 	for i, m := range given {
@@ -208,10 +211,11 @@ func run(t *testing.T, line string) string {
 	return out.String()
 }
 
-// The output of commands against a recorded platform is what testdata/cli.txt says.
-func TestGoldenOutput(t *testing.T) {
-	server := httptest.NewServer(api.Handler(newRecorded(t), "a-token-of-the-tests"))
-	defer server.Close()
+// connectTo makes commands speak to a recorded platform.
+func connectTo(t *testing.T, r *recorded) {
+	t.Helper()
+	server := httptest.NewServer(api.Handler(r, "a-token-of-the-tests"))
+	t.Cleanup(server.Close)
 	token := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(token, []byte("a-token-of-the-tests\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -219,6 +223,11 @@ func TestGoldenOutput(t *testing.T) {
 	t.Setenv(serverVariable, server.URL)
 	t.Setenv(tokenVariable, token)
 	t.Setenv(configVariable, filepath.Join(t.TempDir(), "config.yaml"))
+}
+
+// The output of commands against a recorded platform is what testdata/cli.txt says.
+func TestGoldenOutput(t *testing.T) {
+	connectTo(t, newRecorded(t))
 	const file = "testdata/cli.txt"
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -243,36 +252,53 @@ func TestGoldenOutput(t *testing.T) {
 	}
 }
 
-// What get shows as YAML or JSON can be applied again.
+// What get shows can be applied again as it is: everything, every kind and one resource, as YAML and as JSON. What is only
+// observed is skipped, and said to be.
 func TestWhatIsShownCanBeAppliedAgain(t *testing.T) {
 	r := newRecorded(t)
-	var applied []*apiv1.Resource
-	for _, one := range r.resources {
-		if k := resource.KindOf(one); k != chain.KindRoute && k != chain.KindInstance {
-			applied = append(applied, one)
-		}
-	}
-	yamlText, err := resource.YAML(applied)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, one := range applied {
-		jsonText, err := resource.JSON([]*apiv1.Resource{one}, true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fromYAML, mistakes := resource.ReadFile("yaml", yamlText)
-		fromJSON, more := resource.ReadFile("json", jsonText)
-		if len(mistakes)+len(more) > 0 {
-			t.Fatal(mistakes, more)
-		}
-		for _, back := range []*apiv1.Resource{fromYAML[i].Message, fromJSON[0].Message} {
-			want := resource.Spec(one)
-			if got := resource.Spec(back); fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Errorf("%s came back as %v, not %v", resource.KeyOf(one), got, want)
+	connectTo(t, r)
+	for _, what := range append(resource.KindWords(), "all", "chain acme/web", "route acme/web-65538-1") {
+		for _, form := range []string{"yaml", "json"} {
+			shown := run(t, "switchboard get "+what+" -o "+form)
+			file := filepath.Join(t.TempDir(), "shown."+form)
+			if err := os.WriteFile(file, []byte(shown), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.applied = nil
+			output := run(t, "switchboard apply -f "+file)
+			want := r.ofWords(what)
+			observed := slices.DeleteFunc(slices.Clone(want), func(one *apiv1.Resource) bool { return !resource.Observed(resource.KindOf(one)) })
+			if n := strings.Count(output, "skipped: it is observed, not applied\n"); n != len(observed) {
+				t.Errorf("%s as %s: %d skipped, want %d:\n%s", what, form, n, len(observed), output)
+			}
+			want = slices.DeleteFunc(want, func(one *apiv1.Resource) bool { return resource.Observed(resource.KindOf(one)) })
+			if len(r.applied) != len(want) || strings.Contains(output, "exit") != (len(want) == 0) {
+				t.Errorf("%s as %s: %d applied, want %d:\n%s", what, form, len(r.applied), len(want), output)
+				continue
+			}
+			for i, one := range want {
+				if back := r.applied[i]; resource.KeyOf(back) != resource.KeyOf(one) || !proto.Equal(resource.Spec(back), resource.Spec(one)) {
+					t.Errorf("%s as %s: %s came back as %v, not %v", what, form, resource.KeyOf(one), back, one)
+				}
 			}
 		}
 	}
+}
+
+// ofWords are the recorded resources that "get WORDS" shows, in its order.
+func (r *recorded) ofWords(words string) []*apiv1.Resource {
+	if words == "all" {
+		var everything []*apiv1.Resource
+		for _, word := range resource.KindWords() {
+			everything = append(everything, r.ofWords(word)...)
+		}
+		return everything
+	}
+	t, err := parseTarget(strings.Fields(words), "")
+	if err != nil {
+		return nil
+	}
+	return r.List(t.kind, t.customer, t.name)
 }
 
 func TestServerThatIsAwayIsNamed(t *testing.T) {

@@ -80,6 +80,9 @@ func (f *deleteFlags) targets(arguments []string, input io.Reader) ([]target, er
 	var targets []target
 	for _, d := range documents {
 		key := resource.KeyOf(d.Message)
+		if resource.Observed(key.Kind) {
+			continue // goes with what it is observed of
+		}
 		targets = append(targets, target{kind: key.Kind, customer: string(key.Customer), name: key.Name})
 	}
 	order := func(t target) int { return -slices.Index(chain.AppliedKinds, t.kind) }

@@ -181,7 +181,7 @@ func YAML(messages []*api.Resource) ([]byte, error) {
 	return out.Bytes(), encoder.Close()
 }
 
-// JSON writes one resource, or several as a list, in the form that files have.
+// JSON writes one resource, or several as the items of a List, in the form that files have.
 func JSON(messages []*api.Resource, single bool) ([]byte, error) {
 	var out bytes.Buffer
 	if single && len(messages) == 1 {
@@ -191,7 +191,11 @@ func JSON(messages []*api.Resource, single bool) ([]byte, error) {
 		for _, m := range messages {
 			list.Content = append(list.Content, Encode(m))
 		}
-		writeJSON(&out, list, "")
+		whole := &yaml.Node{Kind: yaml.MappingNode}
+		add(whole, "apiVersion", text(APIVersion))
+		add(whole, "kind", text(listKind))
+		add(whole, "items", list)
+		writeJSON(&out, whole, "")
 	}
 	out.WriteByte('\n')
 	return out.Bytes(), nil

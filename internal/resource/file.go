@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,7 +22,8 @@ const MaximumFile = 4 << 20
 // maximumDepth bounds how deep values nest, aliases followed.
 const maximumDepth = 64
 
-// ReadFile reads the resources of a file: YAML documents divided by "---", or JSON. Documents with mistakes are returned
+// ReadFile reads the resources of a file: YAML documents divided by "---", or JSON; each is a resource, a list of them, or
+// of kind List with the resources as its items. Documents with mistakes are returned
 // as far as they could be read, so that further checks can find what else is wrong.
 func ReadFile(source string, text []byte) ([]*Document, []Mistake) {
 	r := &reader{source: source}
@@ -41,9 +43,7 @@ func ReadFile(source string, text []byte) ([]*Document, []Mistake) {
 			r.syntax(err)
 			break
 		}
-		if document := r.document(&root); document != nil {
-			documents = append(documents, document)
-		}
+		documents = append(documents, r.documents(&root, 0)...)
 	}
 	if len(documents) == 0 && len(r.mistakes) == 0 {
 		r.mistake(1, "", "the file holds no resource", "write apiVersion, kind, metadata and spec")
@@ -76,11 +76,69 @@ func (r *reader) syntax(err error) {
 // header is the order of a document's members.
 var header = []string{"apiVersion", "kind", "metadata", "spec", "status"}
 
-func (r *reader) document(root *yaml.Node) *Document {
+// listKind is the kind of a document that holds others, as its items; a list of documents does as well.
+const listKind = "List"
+
+// documents reads what is between two dividers: a resource, or a list of them.
+func (r *reader) documents(root *yaml.Node, depth int) []*Document {
 	top := resolved(root)
-	if top == nil || top.Kind == yaml.ScalarNode && top.Tag == "!!null" {
+	switch {
+	case top == nil || top.Kind == yaml.ScalarNode && top.Tag == "!!null":
 		return nil // nothing between two dividers
+	case !r.budget(top, "", depth):
+		return nil
+	case top.Kind == yaml.SequenceNode:
+		return r.items(top, depth)
+	case top.Kind == yaml.MappingNode:
+		if kind, _ := child(top, "kind"); kind != nil && strings.EqualFold(kind.Value, listKind) {
+			return r.listDocument(top, depth)
+		}
 	}
+	if document := r.document(top); document != nil {
+		return []*Document{document}
+	}
+	return nil
+}
+
+// listDocument reads a document of kind List.
+func (r *reader) listDocument(top *yaml.Node, depth int) []*Document {
+	members := r.members(top, "")
+	for _, m := range members {
+		if !slices.Contains(listMembers, m.name) {
+			r.mistake(m.key.Line, m.name, "a list has no such field", "use "+strings.Join(listMembers, ", "))
+		}
+	}
+	r.version(memberOf(members, "apiVersion"))
+	switch items := memberOf(members, "items"); {
+	case items == nil || items.Tag == "!!null":
+		r.mistake(top.Line, "items", "is missing", "write the resources, one after each hyphen")
+	case items.Kind != yaml.SequenceNode:
+		r.mistake(items.Line, "items", nodeName(items)+" is not a list", "write the resources, one after each hyphen")
+	default:
+		return r.items(items, depth)
+	}
+	return nil
+}
+
+// listMembers are those of a document of kind List; its metadata says nothing.
+var listMembers = []string{"apiVersion", "kind", "metadata", "items"}
+
+func (r *reader) items(list *yaml.Node, depth int) []*Document {
+	var all []*Document
+	for _, item := range list.Content {
+		all = append(all, r.documents(item, depth+1)...)
+	}
+	return all
+}
+
+// version checks what a document says of its form; it may say nothing, as there is only one.
+func (r *reader) version(node *yaml.Node) {
+	if node != nil && node.Value != APIVersion {
+		r.mistake(node.Line, "apiVersion", fmt.Sprintf("%q is unknown", node.Value), "write apiVersion: "+APIVersion)
+	}
+}
+
+func (r *reader) document(top *yaml.Node) *Document {
 	if top.Kind != yaml.MappingNode {
 		r.mistake(top.Line, "", "a resource is a mapping, not "+nodeName(top), "write apiVersion, kind, metadata and spec")
 		return nil
@@ -92,12 +150,7 @@ func (r *reader) document(root *yaml.Node) *Document {
 		}
 	}
 	d := &Document{Source: r.source, Line: top.Line, root: top, Message: &api.Resource{Metadata: &api.Metadata{}}}
-	version := memberOf(members, "apiVersion")
-	switch {
-	case version == nil: // there is only one
-	case version.Value != APIVersion:
-		r.mistake(version.Line, "apiVersion", fmt.Sprintf("%q is unknown", version.Value), "write apiVersion: "+APIVersion)
-	}
+	r.version(memberOf(members, "apiVersion"))
 	kind := r.kind(top, memberOf(members, "kind"))
 	if kind == nil {
 		return nil

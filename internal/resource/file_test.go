@@ -46,6 +46,43 @@ func TestOneSchemaInManySpellings(t *testing.T) {
 	}
 }
 
+// Lists are read item by item, with the lines of each; what is wrong with the list itself is said.
+func TestLists(t *testing.T) {
+	const text = `apiVersion: switchboard/v1
+kind: List
+metadata: {resourceVersion: ""}
+items:
+  - {kind: Site, metadata: {name: a}, spec: {kind: edge-cloud}}
+  - kind: Site
+    metadata: {name: b}
+    spec: {kind: data-centre}
+---
+[{"kind": "Site", "metadata": {"name": "c"}, "spec": {"kind": "edge-cloud"}},
+ {"kind": "List", "items": []}]
+`
+	documents, mistakes := ReadFile("list.yaml", []byte(text))
+	if len(mistakes) > 0 || len(documents) != 3 {
+		t.Fatalf("%d documents, mistakes %v", len(documents), mistakes)
+	}
+	for i, want := range []int{5, 8, 10} {
+		if got := documents[i].LineOf("spec.kind"); got != want || documents[i].Message.Metadata.Name != string(rune('a'+i)) {
+			t.Errorf("document %d: %v on line %d, want %d", i, documents[i].Message, got, want)
+		}
+	}
+	for wrong, want := range map[string]string{
+		"kind: List":                            "w:1: items: is missing; write the resources, one after each hyphen",
+		"kind: List\nitems: {a: 1}":             "w:2: items: a mapping is not a list; write the resources, one after each hyphen",
+		"kind: List\nitem: []\nitems: []":       "w:2: item: a list has no such field; use apiVersion, kind, metadata, items",
+		"kind: List\napiVersion: v1\nitems: []": `w:2: apiVersion: "v1" is unknown; write apiVersion: switchboard/v1`,
+		"- 7":                                   "w:1: a resource is a mapping, not 7; write apiVersion, kind, metadata and spec",
+		strings.Repeat("[", 80) + strings.Repeat("]", 80): "w:1: values nest deeper than 64; write it flatter",
+	} {
+		if _, mistakes := ReadFile("w", []byte(wrong)); len(mistakes) == 0 || mistakes[0].String() != want {
+			t.Errorf("%q: %v, want %s", wrong, mistakes, want)
+		}
+	}
+}
+
 func TestLinesOfFields(t *testing.T) {
 	documents, _ := ReadFile("sample.yaml", []byte(sample))
 	for field, want := range map[string]int{
@@ -81,6 +118,7 @@ func TestFileThatGrows(t *testing.T) {
 // No text ends the program, and what is read without a mistake is written and read back as the same.
 func FuzzReadFile(f *testing.F) {
 	f.Add([]byte(sample))
+	f.Add([]byte("kind: List\nitems: &a [*a, {kind: Site, metadata: {name: s}, spec: {}}]\n---\n[[], {kind: Route}]"))
 	f.Add([]byte("kind: Link\nmetadata: &a {labels: {<<: *a}}\nspec: {from: [}"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		documents, mistakes := ReadFile("fuzz.yaml", text)

@@ -71,6 +71,9 @@ func FileKind(kind chain.Kind) string {
 	return string(kind)
 }
 
+// Observed reports whether resources of a kind are shown and never applied.
+func Observed(kind chain.Kind) bool { return kind == chain.KindInstance || kind == chain.KindRoute }
+
 // KindOf is the kind of a message, "" where none is set.
 func KindOf(message *api.Resource) chain.Kind {
 	set := message.ProtoReflect().WhichOneof(oneofKind)
