@@ -2,11 +2,11 @@
 
 mod support;
 
-use support::random_model;
+use support::{all_routes, random_model};
 use te::arc::Program;
 use te::error::{Error, Reason};
 use te::highs::{Method, Outcome};
-use te::instance::{Demand, Instance, Route};
+use te::instance::{Demand, Instance};
 use te::json::parse;
 use te::lp::{Monitor, Options};
 use te::model::Model;
@@ -58,34 +58,6 @@ fn matrices(model: &Model, count: usize, seed: u64) -> Vec<Matrix> {
             matrix
         })
         .collect()
-}
-
-/// Every route of a commodity whose ends and sites are joined.
-fn all_routes(instance: &Instance, commodity: usize) -> Vec<Route> {
-    let c = &instance.commodities[commodity];
-    let mut partial: Vec<Vec<u32>> = vec![Vec::new()];
-    for z in 0..c.vnfs as usize {
-        let vnf = &instance.vnfs[instance.stage_vnf[c.stage(z)] as usize];
-        partial = partial
-            .iter()
-            .flat_map(|p| {
-                vnf.deployments
-                    .iter()
-                    .map(move |(s, _)| [&p[..], &[*s]].concat())
-            })
-            .collect();
-    }
-    let mut routes = Vec::new();
-    for &source in instance.sources(c) {
-        for &sink in instance.sinks(c) {
-            routes.extend(partial.iter().map(|sites| Route {
-                source,
-                sink,
-                sites: sites.clone().into(),
-            }));
-        }
-    }
-    routes
 }
 
 /// Largest factor for a series by a program over all routes: shares for each matrix, and their increases.

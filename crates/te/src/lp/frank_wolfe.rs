@@ -11,6 +11,9 @@ use crate::kernel::{Scratch, cheapest};
 use crate::solution::Objective;
 use crate::tables::{IMPOSSIBLE, Tables};
 
+/// Exponent at which the potential's slope stops growing: prices stay well below what marks the impossible.
+const STEEP_END: f64 = 25.0;
+
 /// The smooth cost of utilisations.
 #[derive(Debug, Clone, Copy)]
 pub struct Potential {
@@ -29,7 +32,7 @@ impl Potential {
         if exponent < -40.0 {
             0.0
         } else {
-            self.slope * exponent.min(60.0).exp()
+            self.slope * exponent.min(STEEP_END).exp()
         }
     }
 }

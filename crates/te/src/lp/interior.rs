@@ -75,6 +75,9 @@ const STEP: f64 = 0.99;
 /// Share of the mean weight below which a column is light.
 const LIGHT: f64 = 1e-4;
 
+/// Columns below which none is left out.
+const SMALL: usize = 1000;
+
 /// Most corrections of a direction.
 const REFINEMENTS: usize = 2;
 
@@ -279,6 +282,10 @@ impl Master {
     /// Weight below which a column is left out of the equations: it hardly moves them, most columns are that light
     /// near the end, and the refinement of the direction makes up for them.
     fn light(&self, work: &Work) -> f64 {
+        // In a small master every column counts, and there is nothing to save.
+        if self.columns() < SMALL {
+            return 0.0;
+        }
         let mut others = 0.0;
         for block in 0..self.blocks.len() - 1 {
             let thetas = &work.theta[self.block(block)];

@@ -97,6 +97,17 @@ fn chain(
         survive_share: share(fields, "survive_share")?,
         limits: limits(fields, catalogue)?,
     };
+    let fixed = |ends: &Ends| match ends {
+        Ends::Any(_) => 1,
+        Ends::Shares(shares) => shares.len(),
+    };
+    let pairs = fixed(&chain.ingress) * fixed(&chain.egress);
+    if chain.limits.max_routes.is_some_and(|most| most < pairs) {
+        let message = format!("{pairs} pairs of ends with fixed shares need a route each");
+        return Err(place
+            .name("max_routes")
+            .error(Reason::Contradiction, message));
+    }
     if chain.demand_mbps() == 0.0 {
         let message =
             "forward and reverse traffic are both zero where they enter; leave the chain out";

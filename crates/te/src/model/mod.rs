@@ -159,7 +159,7 @@ pub struct Chain {
     pub reverse_mbps: Vec<f64>,
     /// Worth of one carried Mbit/s under the throughput objective: the chain's own, else its customer's, else 1.
     pub priority: f64,
-    /// Share of the demand that must be carried: 0 under throughput and 1 otherwise unless stated.
+    /// Share of the demand that must be carried under throughput, 0 unless stated; scale and latency carry all of it.
     pub minimum_share: Option<f64>,
     /// Share still carried after any single failure under `--survive`; 1 unless stated.
     pub survive_share: Option<f64>,

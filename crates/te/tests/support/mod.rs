@@ -152,3 +152,170 @@ pub fn demand(objective: Objective) -> te::instance::Demand {
         te::instance::Demand::Full
     }
 }
+
+/// Every route of a commodity over sites where its VNFs are, between its ends.
+pub fn all_routes(instance: &Instance, commodity: usize) -> Vec<te::instance::Route> {
+    let c = &instance.commodities[commodity];
+    let mut partial: Vec<Vec<u32>> = vec![Vec::new()];
+    for z in 0..c.vnfs as usize {
+        let vnf = &instance.vnfs[instance.stage_vnf[c.stage(z)] as usize];
+        partial = partial
+            .iter()
+            .flat_map(|p| {
+                vnf.deployments
+                    .iter()
+                    .map(move |(s, _)| [&p[..], &[*s]].concat())
+            })
+            .collect();
+    }
+    let mut routes = Vec::new();
+    for &source in instance.sources(c) {
+        for &sink in instance.sinks(c) {
+            let route = |sites: &Vec<u32>| te::instance::Route {
+                source,
+                sink,
+                sites: sites.clone().into(),
+            };
+            routes.extend(partial.iter().map(route));
+        }
+    }
+    routes
+}
+
+/// Whether a route keeps its chain's limits, worked out from the model and the network alone.
+pub fn keeps_limits(
+    model: &Model,
+    instance: &Instance,
+    commodity: usize,
+    route: &te::instance::Route,
+) -> bool {
+    let chain = &model.chains[instance.commodities[commodity].chain as usize];
+    let limits = &chain.limits;
+    let mut stops = vec![instance.node_at[route.source as usize] as usize];
+    stops.extend(route.sites.iter().map(|&s| model.sites[s as usize].node));
+    stops.push(instance.node_at[route.sink as usize] as usize);
+    let (mut latency, mut crossed) = (0.0, Vec::new());
+    for (z, hop) in stops.windows(2).enumerate() {
+        latency += instance.network.latency_ms(hop[0], hop[1]);
+        if chain.forward_mbps[z] > 0.0 {
+            crossed.extend(instance.network.path(hop[0], hop[1]).map(|(link, _)| link));
+        }
+        if chain.reverse_mbps[z] > 0.0 {
+            crossed.extend(instance.network.path(hop[1], hop[0]).map(|(link, _)| link));
+        }
+    }
+    let visits = |site: &usize| route.sites.contains(&(*site as u32));
+    limits
+        .max_latency_ms
+        .is_none_or(|most| latency <= most + 1e-9)
+        && !limits.avoid_sites.iter().any(visits)
+        && limits.use_sites.iter().all(visits)
+        && !limits.avoid_links.iter().any(|l| crossed.contains(l))
+        && limits.use_links.iter().all(|l| crossed.contains(l))
+}
+
+/// A program with a share for every route that keeps the limits: the answer for small models by another way, and the
+/// columns by commodity and route. With `most_routes`, chains are held to their number of routes by whole variables.
+pub struct RouteProgram {
+    pub program: te::arc::Program,
+    pub columns: Vec<(usize, te::instance::Route, usize)>,
+}
+
+impl RouteProgram {
+    pub fn new(
+        model: &Model,
+        instance: &Instance,
+        objective: Objective,
+        most_routes: bool,
+    ) -> RouteProgram {
+        let mut program = te::arc::Program {
+            maximise: objective == Objective::Throughput,
+            ..Default::default()
+        };
+        let scale = (objective == Objective::Scale).then(|| program.column(1.0, f64::INFINITY));
+        let mut loads: Vec<Vec<(usize, f64)>> = vec![Vec::new(); instance.rows()];
+        let mut columns = Vec::new();
+        let mut used: std::collections::BTreeMap<(u32, te::instance::Route), Vec<usize>> =
+            Default::default();
+        for (c, commodity) in instance.commodities.iter().enumerate() {
+            let mut sum = Vec::new();
+            for route in all_routes(instance, c)
+                .into_iter()
+                .filter(|r| keeps_limits(model, instance, c, r))
+            {
+                let cost = match objective {
+                    Objective::Throughput => commodity.worth,
+                    Objective::Latency => instance.weighted_latency(commodity, &route),
+                    Objective::Scale => 0.0,
+                };
+                let x = program.column(cost, 1.0);
+                sum.push((x, 1.0));
+                let mut mine = std::collections::BTreeMap::new();
+                instance.loads(commodity, &route, |row, load| {
+                    *mine.entry(row).or_insert(0.0) += load
+                });
+                mine.into_iter()
+                    .for_each(|(row, load)| loads[row].push((x, load)));
+                used.entry((commodity.chain, route.clone()))
+                    .or_default()
+                    .push(x);
+                columns.push((c, route, x));
+            }
+            let least = if commodity.mandatory || objective != Objective::Throughput {
+                1.0
+            } else {
+                0.0
+            };
+            program.rows.push((least, 1.0, sum));
+        }
+        for (row, mut entries) in loads.into_iter().enumerate().filter(|(_, e)| !e.is_empty()) {
+            let limit = match scale {
+                Some(t) => {
+                    entries.push((t, -instance.capacity[row]));
+                    0.0
+                }
+                None => instance.capacity[row],
+            };
+            program.rows.push((f64::NEG_INFINITY, limit, entries));
+        }
+        program.integer = vec![false; program.cost.len()];
+        if most_routes {
+            for (chain, most) in &instance.max_routes {
+                let mut count = Vec::new();
+                for (_, shares) in used.iter().filter(|((c, _), _)| c == chain) {
+                    let whole = program.column(0.0, 1.0);
+                    *program.integer.last_mut().expect("a column was added") = true;
+                    count.push((whole, 1.0));
+                    for &x in shares {
+                        program
+                            .rows
+                            .push((f64::NEG_INFINITY, 0.0, vec![(x, 1.0), (whole, -1.0)]));
+                    }
+                }
+                program.rows.push((0.0, *most as f64, count));
+            }
+        }
+        RouteProgram { program, columns }
+    }
+
+    /// The optimum in the objective's unit; none when infeasible.
+    pub fn solve(&self, objective: Objective) -> Option<f64> {
+        // HiGHS has no opinion on programs without columns.
+        if self.program.cost.is_empty() {
+            return self
+                .program
+                .rows
+                .iter()
+                .all(|(low, ..)| *low <= 0.0)
+                .then_some(0.0);
+        }
+        match te::highs::solve(&self.program, te::highs::Method::Simplex, 60.0) {
+            te::highs::Outcome::Optimal(value, _) if objective == Objective::Scale => {
+                Some(1.0 / value)
+            }
+            te::highs::Outcome::Optimal(value, _) => Some(value),
+            te::highs::Outcome::Infeasible => None,
+            te::highs::Outcome::Other(status) => panic!("HiGHS stopped with {status}"),
+        }
+    }
+}

@@ -48,6 +48,12 @@ impl Solver<'_> {
         }
         for (chain, list) in &mut carried {
             list.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            // Each pair of ends keeps its heaviest route before any keeps a second one.
+            let mut ends = std::collections::BTreeSet::new();
+            let (first, more): (Vec<_>, Vec<_>) = list
+                .drain(..)
+                .partition(|(r, _)| self.free_ends(*chain) || ends.insert((r.source, r.sink)));
+            list.extend(first.into_iter().chain(more));
             list.truncate(self.instance.max_routes[chain]);
         }
         (0..self.columns.len())
@@ -65,6 +71,20 @@ impl Solver<'_> {
                 }
             })
             .collect()
+    }
+
+    /// Whether a chain's traffic may use any of its ends, so that no pair of them needs a route of its own.
+    fn free_ends(&self, chain: u32) -> bool {
+        let ends =
+            |c: &crate::instance::Commodity| (self.instance.sources(c), self.instance.sinks(c));
+        let mut mine = self
+            .instance
+            .commodities
+            .iter()
+            .filter(|c| c.chain == chain)
+            .map(ends);
+        let first = mine.next();
+        mine.all(|ends| Some(ends) == first)
     }
 
     /// Shares of the allowed columns alone; a commodity left without any goes uncarried, or to its first.

@@ -1,0 +1,222 @@
+//! What operators ask of single chains, against HiGHS on a program over all routes that keep the limits.
+
+mod support;
+
+use support::{OBJECTIVES, RouteProgram, checked, demand, random_model};
+use te::instance::Instance;
+use te::lp::{self, Monitor};
+use te::model::{Ends, Model};
+use te::random::Random;
+use te::solution::{Objective, Solution};
+
+/// Gives every second chain limits of one kind; kinds may combine.
+fn with_limits(model: &mut Model, kinds: &[&str], seed: u64) {
+    let mut random = Random::new(seed);
+    let (sites, links) = (model.sites.len(), model.links.len());
+    for chain in model.chains.iter_mut() {
+        if random.below(2) == 0 {
+            continue;
+        }
+        for kind in kinds {
+            match *kind {
+                "latency" => chain.limits.max_latency_ms = Some(random.between(2.0, 12.0)),
+                "avoid sites" => chain.limits.avoid_sites = vec![random.below(sites)],
+                "avoid links" => chain.limits.avoid_links = random.sample(links, 2),
+                "use sites" if !chain.vnfs.is_empty() => {
+                    chain.limits.use_sites = vec![random.below(sites)]
+                }
+                "use links" => chain.limits.use_links = vec![random.below(links)],
+                "shares" => {
+                    chain.minimum_share = Some([0.0, 0.3, 0.7, 1.0][random.below(4)]);
+                    chain.priority = random.between(0.5, 4.0);
+                }
+                "routes" => {
+                    let shares = |ends: &Ends| match ends {
+                        Ends::Any(_) => 1,
+                        Ends::Shares(shares) => shares.len(),
+                    };
+                    let pairs = shares(&chain.ingress) * shares(&chain.egress);
+                    chain.limits.max_routes = Some(pairs + random.below(2));
+                }
+                _ => {}
+            }
+        }
+        let limits = &mut chain.limits;
+        limits.use_sites.retain(|s| !limits.avoid_sites.contains(s));
+        limits.use_links.retain(|l| !limits.avoid_links.contains(l));
+    }
+}
+
+fn exact(model: &Model, instance: &Instance, objective: Objective) -> Option<Solution> {
+    let options = lp::Options {
+        gap: 1e-7,
+        ..lp::Options::default()
+    };
+    let solution = lp::solve(model, instance, objective, &options, &Monitor::default()).ok()?;
+    assert_eq!(
+        checked(model, instance, &solution).violations,
+        Vec::<String>::new()
+    );
+    Some(solution)
+}
+
+fn agree_with_highs(kinds: &[&str], seeds: std::ops::Range<u64>) {
+    let (mut solved, mut infeasible, mut mattered) = (0, 0, 0);
+    for seed in seeds {
+        let mut model = random_model(seed);
+        let free = model.clone();
+        with_limits(&mut model, kinds, seed);
+        for objective in OBJECTIVES {
+            let instance = Instance::new(&model, demand(objective)).expect("background fits");
+            if (0..instance.commodities.len())
+                .map(|c| support::all_routes(&instance, c).len())
+                .sum::<usize>()
+                > 3000
+            {
+                continue;
+            }
+            let expected = RouteProgram::new(&model, &instance, objective, false).solve(objective);
+            let found = exact(&model, &instance, objective);
+            match (expected, found) {
+                (Some(expected), Some(found)) => {
+                    let tolerance = 1e-6 * expected.abs().max(1e-9);
+                    let bound = found.bound.expect("exact");
+                    assert!(
+                        (found.value - expected).abs() <= tolerance
+                            && (bound - expected).abs() <= tolerance,
+                        "{kinds:?} seed {seed} {objective:?}: {} bounded by {bound} against {expected}",
+                        found.value
+                    );
+                    solved += 1;
+                    let free_instance =
+                        Instance::new(&free, demand(objective)).expect("background fits");
+                    let without = exact(&free, &free_instance, objective);
+                    mattered += usize::from(
+                        without.is_some_and(|w| (w.value - expected).abs() > 1e-4 * expected.abs()),
+                    );
+                }
+                (None, None) => infeasible += 1,
+                (expected, found) => {
+                    panic!(
+                        "{kinds:?} seed {seed} {objective:?}: {expected:?} against {:?}",
+                        found.map(|f| f.value)
+                    )
+                }
+            }
+        }
+    }
+    assert!(
+        solved > 20 && mattered > 5,
+        "{kinds:?}: {solved} solved, {mattered} where it matters, {infeasible} infeasible"
+    );
+}
+
+#[test]
+fn latency_limits() {
+    agree_with_highs(&["latency"], 7000..7040);
+}
+
+#[test]
+fn sites_and_links_to_avoid() {
+    agree_with_highs(&["avoid sites"], 7100..7130);
+    agree_with_highs(&["avoid links"], 7130..7160);
+}
+
+#[test]
+fn sites_and_links_to_use() {
+    agree_with_highs(&["use sites"], 7200..7300);
+    agree_with_highs(&["use links"], 7300..7400);
+}
+
+#[test]
+fn shares_that_must_be_carried_and_priorities() {
+    agree_with_highs(&["shares"], 7400..7440);
+}
+
+#[test]
+fn all_limits_at_once() {
+    agree_with_highs(
+        &[
+            "latency",
+            "avoid sites",
+            "avoid links",
+            "use links",
+            "shares",
+        ],
+        7500..7600,
+    );
+}
+
+#[test]
+fn a_number_of_routes_is_kept_and_its_bound_is_true() {
+    let (mut compared, mut reached) = (0, 0);
+    let mut worst: f64 = 0.0;
+    for seed in 7700..7760 {
+        let mut model = random_model(seed);
+        with_limits(&mut model, &["routes"], seed);
+        for objective in OBJECTIVES {
+            let instance = Instance::new(&model, demand(objective)).expect("background fits");
+            if (0..instance.commodities.len())
+                .map(|c| support::all_routes(&instance, c).len())
+                .sum::<usize>()
+                > 400
+            {
+                continue;
+            }
+            let expected = RouteProgram::new(&model, &instance, objective, true).solve(objective);
+            let options = lp::Options {
+                gap: 1e-7,
+                ..lp::Options::default()
+            };
+            let Ok(found) = lp::solve(&model, &instance, objective, &options, &Monitor::default())
+            else {
+                assert!(
+                    expected.is_none(),
+                    "seed {seed} {objective:?}: refused, and {expected:?} can be reached"
+                );
+                continue;
+            };
+            let partial = found.status == te::solution::Status::Partial;
+            assert_eq!(
+                checked(&model, &instance, &found).violations,
+                Vec::<String>::new(),
+                "seed {seed} {objective:?}"
+            );
+            let Some(expected) = expected else {
+                assert!(
+                    partial,
+                    "seed {seed} {objective:?}: {} where nothing fits",
+                    found.value
+                );
+                continue;
+            };
+            let bound = found.bound.expect("stated");
+            // HiGHS stops at a gap of 1e-4 with whole variables.
+            let (value_ok, bound_ok) = if objective.maximises() {
+                (
+                    found.value <= expected * (1.0 + 2e-4),
+                    bound >= expected * (1.0 - 2e-4),
+                )
+            } else {
+                (
+                    partial || found.value >= expected * (1.0 - 2e-4),
+                    bound <= expected * (1.0 + 2e-4),
+                )
+            };
+            assert!(
+                value_ok && bound_ok,
+                "seed {seed} {objective:?}: {} {bound} {expected}",
+                found.value
+            );
+            let off = te::solution::relative_gap(objective, found.value, expected);
+            compared += 1;
+            reached += usize::from(off < 2e-4 && !partial);
+            worst = worst.max(if partial { 1.0 } else { off });
+        }
+    }
+    eprintln!("{reached} of {compared} reach the optimum; the worst is {worst:.3} off");
+    assert!(
+        compared > 40 && reached * 10 > compared * 8,
+        "{reached} of {compared}"
+    );
+}
