@@ -29,6 +29,8 @@ type process struct {
 	WaitFor []string `json:"wait_for,omitempty"`
 	// Listens says that it takes the API's listening sockets as descriptors 3 (TCP) and 4 (Unix).
 	Listens bool `json:"listens,omitempty"`
+	// Identity is what it is to be started from: see identities. The supervisor goes by what it finds itself.
+	Identity string `json:"identity,omitempty"`
 	// Forwards says that packets pass through it.
 	Forwards bool `json:"forwards,omitempty"`
 }
@@ -42,6 +44,8 @@ type processRecord struct {
 	Restarts int       `json:"restarts"`
 	// LastExit says how the run before this one ended.
 	LastExit string `json:"last_exit,omitempty"`
+	// Identity is what it was started from: see identities.
+	Identity string `json:"identity,omitempty"`
 }
 
 // running says whether the recorded process is still there.

@@ -37,6 +37,7 @@ type supervisor struct {
 	state
 	api    netip.AddrPort
 	logger *slog.Logger
+	made   identities
 
 	mu        sync.Mutex // guards listeners
 	listeners []*os.File
@@ -116,9 +117,19 @@ func (s *supervisor) tend(ctx context.Context, one process) {
 	}
 }
 
+// adopt takes over a process that an earlier supervisor left running. One that was made from another program, or with
+// other words, is ended.
 func (s *supervisor) adopt(one process) (processRecord, bool) {
 	var record processRecord
 	if err := readJSON(s.record(one.Name), &record); err != nil || !record.running() {
+		return record, false
+	}
+	if record.Identity != s.made.of(one) {
+		s.logger.Info("process is replaced: its program has changed", "process", one.Name, "pid", record.PID)
+		ended, end := context.WithCancel(context.Background())
+		end()
+		s.followAdopted(ended, record)
+		record.LastExit = "replaced: its program changed"
 		return record, false
 	}
 	s.logger.Info("process adopted", "process", one.Name, "pid", record.PID)
@@ -170,6 +181,7 @@ func (s *supervisor) runOnce(ctx context.Context, one process, restarts int, las
 	}
 	record := processRecord{PID: command.Process.Pid, Since: time.Now(), Restarts: restarts, LastExit: lastExit}
 	record.Start, _ = startTime(record.PID)
+	record.Identity = s.made.of(one)
 	if err := writeJSON(s.record(one.Name), record); err != nil {
 		s.logger.Error("cannot record process", "process", one.Name, "error", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,7 @@ func TestSupervisorAdoptsWhatRuns(t *testing.T) {
 	go func() { _ = orphan.Wait() }()
 	record := processRecord{PID: orphan.Process.Pid, Since: time.Now()}
 	record.Start, _ = startTime(record.PID)
+	record.Identity = (&identities{}).of(process{Arguments: []string{"sleep", "100"}})
 	if err := writeJSON(s.record("sleeper"), record); err != nil {
 		t.Fatal(err)
 	}
@@ -144,5 +146,74 @@ func TestTwoSupervisorsAreRefused(t *testing.T) {
 	err := Supervise(context.Background(), root, "tiny", slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "has a supervisor already") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A process is replaced where its program was built anew with another content, and kept where it was only written again.
+func TestSupervisorReplacesWhatWasBuiltAnew(t *testing.T) {
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		rebuilt  []byte
+		replaced bool
+	}{
+		"written again": {content, false},
+		"another build": {append(content, 0), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := filepath.Join(t.TempDir(), "program")
+			one := process{Name: "sleeper", Arguments: []string{program, "100"}}
+			write := func(content []byte) {
+				_ = os.Remove(program) // a program that runs cannot be written to
+				if err := os.WriteFile(program, content, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				one.Identity = (&identities{}).of(one)
+			}
+			write(content)
+			s, root := supervised(t, one)
+			orphan := exec.Command(program, "100")
+			if err := orphan.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- orphan.Wait() }()
+			record := processRecord{PID: orphan.Process.Pid, Since: time.Now(), Identity: one.Identity}
+			record.Start, _ = startTime(record.PID)
+			if err := writeJSON(s.record("sleeper"), record); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(s.tokenFile(), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if missing := s.missing([]process{one}); missing != "" {
+				t.Fatalf("%s is missing before anything changed", missing)
+			}
+			write(c.rebuilt)
+			if missing := s.missing([]process{one}); (missing != "") != c.replaced {
+				t.Errorf("missing %q", missing)
+			}
+			stop := supervise(t, root)
+			if !c.replaced {
+				time.Sleep(100 * time.Millisecond)
+				if found := awaitRunning(t, s, "sleeper", 0); found.PID != record.PID {
+					t.Errorf("started %d in place of %d", found.PID, record.PID)
+				}
+				stop()
+				return
+			}
+			second := awaitRunning(t, s, "sleeper", record.PID)
+			if record.running() || second.Identity != one.Identity || second.LastExit != "replaced: its program changed" {
+				t.Errorf("the old one runs: %v; the new one: %+v", record.running(), second)
+			}
+			stop()
+			<-ended
+		})
 	}
 }

@@ -70,6 +70,10 @@ func Up(ctx context.Context, root, file string, progress *Progress) (*Running, e
 	if err != nil {
 		return nil, err
 	}
+	var made identities
+	for i := range processes {
+		processes[i].Identity = made.of(processes[i])
+	}
 	progress.Step("identities and configuration of %d sites", len(p.Sites))
 	if err := s.ensureSupervisor(processes); err != nil {
 		return nil, err
@@ -117,8 +121,8 @@ func fingerprint(l *Laboratory) string {
 	return fmt.Sprint(l.GlobalSite, l.API, l.MTU, hosts, l.Sites, l.Links)
 }
 
-// ensureSupervisor starts one for a list of processes. Where the list has changed the supervisor is replaced; the next
-// adopts what runs.
+// ensureSupervisor starts one for a list of processes. Where the list or a program has changed the supervisor is
+// replaced; the next adopts what runs from the same program, and starts the rest anew.
 func (s state) ensureSupervisor(processes []process) error {
 	running, err := s.supervisors()
 	if err != nil {
@@ -172,11 +176,11 @@ func (s state) waitRunning(ctx context.Context, processes []process) error {
 	}
 }
 
-// missing names a process that does not run. The Global Switchboard is there when it has made its token.
+// missing names a process that does not run, or runs from what it was made of before. The Global Switchboard is there when it has made its token.
 func (s state) missing(processes []process) string {
 	for _, one := range processes {
 		var record processRecord
-		if readJSON(s.record(one.Name), &record) != nil || !record.running() {
+		if readJSON(s.record(one.Name), &record) != nil || !record.running() || record.Identity != one.Identity {
 			return one.Name
 		}
 	}
