@@ -67,28 +67,6 @@ func (l *laboratory) perInstance(t *testing.T, vnf string, port uint16, ports ma
 	return counts
 }
 
-// TestUserAppearsAtANewEdge: a customer's new edge joins the chain that is there (SB10).
-func TestUserAppearsAtANewEdge(t *testing.T) {
-	const port = 5360
-	l := useLaboratory(t)
-	echoServer(t, l, "www", port)
-	c := chainSpec{name: "roam", customer: "acme", edge: "office-lan", vnfs: []string{"west", "nat"},
-		match: `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["5360"]}`}
-	l.activate(t, c)
-	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
-	if _, err := l.connectOnce("branch-host", server); err == nil {
-		t.Fatal("the branch reaches the server before its edge is there")
-	}
-	t.Cleanup(func() { l.must(t, "delete", "edge", "branch-lan", "--customer", "acme", "--ignore-not-found") })
-	begun := time.Now()
-	l.must(t, "apply", "-f", "../../examples/edges/acme-branch.yaml")
-	eventually(t, activation, func() error {
-		_, err := l.connectOnce("branch-host", server)
-		return err
-	})
-	t.Logf("connected %s after apply", time.Since(begun).Round(time.Millisecond))
-}
-
 // TestDeadInstanceGetsNoNewConnections: an instance that vanishes is noticed within a second, new connections avoid it,
 // and the reason is told; then it is made again.
 func TestDeadInstanceGetsNoNewConnections(t *testing.T) {

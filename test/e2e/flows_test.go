@@ -181,6 +181,11 @@ func (f *flows) locals() map[uint16]bool {
 
 // connectOnce opens a connection, exchanges one line and closes it; it returns the local port.
 func (l *laboratory) connectOnce(machine string, server netip.AddrPort) (uint16, error) {
+	return l.connectWithin(machine, server, 5*time.Second)
+}
+
+// connectWithin is connectOnce with a limit of time.
+func (l *laboratory) connectWithin(machine string, server netip.AddrPort, patience time.Duration) (uint16, error) {
 	namespace, err := hostnet.OpenNamespace(l.name + "." + machine)
 	if err != nil {
 		return 0, err
@@ -188,7 +193,7 @@ func (l *laboratory) connectOnce(machine string, server netip.AddrPort) (uint16,
 	defer namespace.Close()
 	var connection net.Conn
 	err = namespace.Do(func() (err error) {
-		dialer := net.Dialer{Timeout: 5 * time.Second, FallbackDelay: -1}
+		dialer := net.Dialer{Timeout: patience, FallbackDelay: -1}
 		connection, err = dialer.Dial("tcp", server.String())
 		return err
 	})
@@ -196,7 +201,7 @@ func (l *laboratory) connectOnce(machine string, server netip.AddrPort) (uint16,
 		return 0, err
 	}
 	defer connection.Close()
-	if err := connection.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := connection.SetDeadline(time.Now().Add(patience)); err != nil {
 		return 0, err
 	}
 	if _, err := io.WriteString(connection, "hello\n"); err != nil {

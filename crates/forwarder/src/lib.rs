@@ -11,6 +11,7 @@
 //! - Rules change between two bursts, as a whole.
 //! - The packet path allocates only where a packet is answered, fragmented or kept.
 
+mod announce;
 mod answers;
 pub mod arrival;
 mod burst;

@@ -2,6 +2,7 @@
 
 mod transfer;
 
+use crate::announce;
 use crate::clock;
 use crate::counters::Counters;
 use crate::pipeline::{Output, Pipeline};
@@ -124,6 +125,8 @@ pub struct Worker {
     transfer: Transfer,
     /// Probes that wait for their turn, by port.
     injected: Vec<(usize, Mbuf)>,
+    /// Frames that tell neighbours of new edges, by port.
+    announced: Vec<(usize, Vec<u8>)>,
     commands: Receiver<Command>,
     wake: Arc<EventFd>,
 }
@@ -160,6 +163,7 @@ impl Worker {
             former: HashMap::new(),
             transfer: Transfer::new(pool),
             injected: Vec::new(),
+            announced: Vec::new(),
             commands,
             wake: wake.clone(),
         };
@@ -181,6 +185,9 @@ impl Worker {
             for (port, frame) in std::mem::take(&mut self.injected) {
                 self.pipeline
                     .follow_probe(&self.rules, port, frame, now, &mut output);
+            }
+            for (port, frame) in self.announced.drain(..) {
+                output.make(port, frame);
             }
             let received = self.round(now, &mut burst, &mut output);
             let busy = self
@@ -326,6 +333,8 @@ impl Worker {
             .iter()
             .filter_map(|name| queues.remove(name))
             .collect();
+        let new: Vec<String> = opened.iter().map(|(name, _)| name.clone()).collect();
+        self.announced = announce::announcements(&self.rules, &rules, &new);
         queues.extend(opened);
         for port in &rules.ports {
             self.ports.push(WorkerPort {
@@ -334,6 +343,9 @@ impl Worker {
                 count: self.former.remove(&port.name).unwrap_or_default(),
             });
         }
+        // A port that is down is told of when it opens.
+        self.announced
+            .retain(|&(port, _)| self.ports[port].queue.is_some());
         let now = clock::seconds();
         if let Err(error) = self.pipeline.rules_changed(&self.rules, &rules, now) {
             eprintln!("switchboard-forwarder: idle times stay as they were: {error}");

@@ -13,9 +13,9 @@ use crate::registry::{HopId, HopName, PlaceId, PlaceName, Registry};
 use contracts::forwarder as contract;
 use foldhash::HashMap;
 use std::net::IpAddr;
+use wire::MacAddress;
 use wire::steering::{Encoding, TunnelTemplate};
 use wire::vxlan::Vni;
-use wire::MacAddress;
 
 const VNF_LIMIT: u32 = 250;
 
