@@ -359,6 +359,21 @@ func TestRoutesTakenAwayKeepTheirTargets(t *testing.T) {
 	n.golden(t)
 }
 
+// A site that no route has any more is still heard of: silent about it, its forwarder would count as dead, and connections
+// that pass it would choose again.
+func TestSitesOfFormerRoutesAreStillHeard(t *testing.T) {
+	n := office("office", "a", "b", "core")
+	n.instance("a", "firewall", "fw-1", 100)
+	n.instance("b", "firewall", "fw-2", 100)
+	v := n.chain("acme", "web", 16, []string{"firewall"}, []string{"lan"}, []string{"inet"}, "1: office a core")
+	n.compute("office")
+	v.Routes = n.routes("1: office b core")
+	heard := Needs(n.inputs("office"), func(string) string { return "" }).Topics
+	if !slices.Contains(heard, Topic{"a", forwardersPrefix}) {
+		t.Errorf("hears of %v, want a's forwarders too", heard)
+	}
+}
+
 func TestMissingTargetsAreNamed(t *testing.T) {
 	n := office("office", "a", "core")
 	v := n.chain("acme", "web", 16, []string{"firewall"}, []string{"lan"}, []string{"inet"}, "1: office a core")

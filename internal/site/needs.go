@@ -3,6 +3,7 @@ package site
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	"github.com/switchboard-project/switchboard/internal/bus"
@@ -17,8 +18,8 @@ const forwardersPrefix = "forwarder"
 
 // Need is what a site needs for its part of the chains.
 type Need struct {
-	// Topics to subscribe to: the forwarders at the other ends of its stages, and what VNF controllers allotted here
-	// (paper section 5.2); nothing of sites that its paths do not touch.
+	// Topics to subscribe to: the forwarders at the other ends of its stages, those that its forwarders still have connections
+	// with from earlier routes, and what VNF controllers allotted here (paper section 5.2); nothing of other sites.
 	Topics []Topic
 	// Places are those that its instances must serve.
 	Places []NeededPlace
@@ -57,6 +58,12 @@ func Needs(in Inputs, controllerSite func(vnf string) string) Need {
 	for _, place := range need.Places {
 		if at := controllerSite(place.VNF); at != "" {
 			topics[Topic{at, bus.Key("allocation", place.VNF, place.Record.Customer, place.Record.Chain)}] = true
+		}
+	}
+	for _, set := range in.Previous {
+		for _, peer := range set.GetPeers() {
+			site, _, _ := strings.Cut(peer.Id, "/")
+			topics[Topic{site, forwardersPrefix}] = true
 		}
 	}
 	for topic := range topics {

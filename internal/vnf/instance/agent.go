@@ -85,6 +85,8 @@ type Config struct {
 	// Forwarders are the site's, in order; instances are spread over them.
 	Forwarders []string
 	Store      Store
+	// DrainLimit is how long an instance that is to go keeps connections that do not end; an hour where 0.
+	DrainLimit time.Duration
 	// Changed is called, from the agent's goroutine, when what there is has changed.
 	Changed func(Observed)
 	Logger  *slog.Logger
@@ -113,6 +115,9 @@ const probeInterval = 250 * time.Millisecond
 func NewAgent(config Config) *Agent {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
+	}
+	if config.DrainLimit == 0 {
+		config.DrainLimit = drainLimit
 	}
 	return &Agent{config: config, log: config.Logger, wake: make(chan struct{}, 1), instances: map[string]*instance{}}
 }
@@ -172,10 +177,10 @@ func (a *Agent) reconcile(ctx context.Context, wanted *Wanted, sequence uint64) 
 	}
 	var jobs []job
 	kept := map[string]bool{}
-	for _, d := range wanted.Deployments {
-		for number := 1; number <= a.count(d); number++ {
+	for _, d := range a.deployments(wanted) {
+		for _, number := range a.numbers(d) {
 			in := a.instance(d, number)
-			in.retired = number > d.Instances
+			a.retire(ctx, in, number > d.Instances)
 			kept[in.name] = true
 			jobs = append(jobs, job{in, placementsOf(wanted, d.VNF)})
 		}
@@ -200,7 +205,7 @@ func (a *Agent) reconcile(ctx context.Context, wanted *Wanted, sequence uint64) 
 func (a *Agent) tidy(ctx context.Context, wanted *Wanted, kept map[string]bool) {
 	for _, one := range a.records.all() {
 		in := a.instances[one.Instance]
-		if in == nil || in.placed[one.Place] || !wanted.Drained[one.attachmentID()] {
+		if in == nil || in.placed[one.Place] || !wanted.Drained[one.attachmentID()] && !a.overdue(in) {
 			continue
 		}
 		if err := in.unplace(ctx, a.records, one); err != nil {
@@ -220,15 +225,6 @@ func (a *Agent) tidy(ctx context.Context, wanted *Wanted, kept map[string]bool) 
 
 // wokenAgain reports whether something new is wanted; it leaves the call to be taken by Run.
 func (a *Agent) wokenAgain() bool { return len(a.wake) > 0 }
-
-// count is the number of a deployment's instances, with those that are to go and still have connections.
-func (a *Agent) count(d Deployment) int {
-	count := d.Instances
-	for count < 4096 && a.records.has(instanceName(d.Name, count+1)) {
-		count++
-	}
-	return count
-}
 
 func instanceName(deployment string, number int) string {
 	return fmt.Sprintf("%s-%d", deployment, number)
@@ -272,7 +268,7 @@ func (a *Agent) remove(ctx context.Context, in *instance) {
 	delete(a.instances, in.name)
 }
 
-// removeUnknown removes instances of deployments that went while the agent was away.
+// removeUnknown removes instances that nobody wants and that were given nothing, or of which is not known what they were.
 func (a *Agent) removeUnknown(ctx context.Context, kept map[string]bool) {
 	for _, name := range a.records.instances() {
 		if !kept[name] && a.instances[name] == nil {

@@ -153,23 +153,3 @@ func TestAgentAdoptsWhatItFinds(t *testing.T) {
 	}
 	expect(t, w, after[16], false, tcp(server, client, syn|ack))
 }
-
-func TestInstancesOfVanishedDeploymentsGo(t *testing.T) {
-	privateNamespace(t)
-	store := newMemory()
-	a := testAgent(t, store)
-	both := firewall(t, "80")
-	both.Deployments = append(both.Deployments, Deployment{Name: "idle", VNF: "other", Driver: "nftables-firewall", Instances: 1})
-	serve(t, a, both)
-	// The agent is away while everything is taken back.
-	again := testAgent(t, store)
-	serve(t, again, &Wanted{})
-	for _, name := range []string{"fw-1", "idle-1"} {
-		if hostnet.NamespaceExists(a.config.Prefix + name) {
-			t.Errorf("%s is still there", name)
-		}
-	}
-	if len(store.values) != 0 {
-		t.Errorf("records are left: %v", store.values)
-	}
-}

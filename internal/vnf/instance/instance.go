@@ -23,7 +23,7 @@ type instance struct {
 	name, namespace, forwarder string
 	deployment                 Deployment
 	weight                     uint32
-	retired                    bool // the deployment wants fewer
+	retired                    bool // the deployment wants fewer, or is gone
 	log                        *slog.Logger
 
 	state  api.VnfInstanceState
@@ -83,7 +83,7 @@ func (in *instance) tryStep(ctx context.Context, site *hostnet.Namespace, r *rec
 		return fmt.Errorf("namespace %s is gone", in.namespace)
 	}
 	if in.handle == nil {
-		if err := r.make(ctx, in.name); err != nil {
+		if err := r.make(ctx, in.name, in.deployment); err != nil {
 			return err
 		}
 		namespace, err := hostnet.EnsureNamespace(in.namespace)

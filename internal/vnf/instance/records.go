@@ -54,7 +54,7 @@ type records struct {
 
 	mu    sync.Mutex
 	byKey map[string]*record
-	made  map[string]bool // instances that have a namespace, or had one
+	made  map[string]note // of instances that have a namespace, or had one
 }
 
 func openRecords(ctx context.Context, site string, store Store) (*records, error) {
@@ -62,10 +62,14 @@ func openRecords(ctx context.Context, site string, store Store) (*records, error
 	if err != nil {
 		return nil, fmt.Errorf("read records of instances: %w", err)
 	}
-	r := &records{site: site, store: store, byKey: map[string]*record{}, made: map[string]bool{}}
+	r := &records{site: site, store: store, byKey: map[string]*record{}, made: map[string]note{}}
 	for _, e := range entries {
 		if tokens, err := bus.SplitKey(e.Key); err == nil && len(tokens) == 1 {
-			r.made[tokens[0]] = true
+			n := note{}
+			if err := json.Unmarshal(e.Value, &n); err != nil {
+				return nil, fmt.Errorf("record of instance %q is damaged; remove the key to forget it", e.Key)
+			}
+			r.made[tokens[0]] = n
 			continue
 		}
 		one := &record{}
@@ -211,20 +215,6 @@ func (r *records) drop(ctx context.Context, one *record) error {
 		return err
 	}
 	delete(r.byKey, one.key())
-	return nil
-}
-
-// make notes that an instance is about to have a namespace, so that it is found again when nobody wants it any more.
-func (r *records) make(ctx context.Context, instance string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.made[instance] {
-		return nil
-	}
-	if _, err := r.store.Put(ctx, bus.Key(instance), []byte(`{}`)); err != nil {
-		return fmt.Errorf("keep record: %w", err)
-	}
-	r.made[instance] = true
 	return nil
 }
 
