@@ -82,7 +82,7 @@ func newGetCommand() *cobra.Command {
 	flags := &getFlags{}
 	command := &cobra.Command{
 		Use:   "get KIND [NAME]",
-		Short: "Show resources: sites, links, vnfs, deployments, instances, edges, chains, routes or all",
+		Short: "Show resources: sites, links, vnfs, deployments, instances, edges, chains, routes, moves or all",
 		Example: "  switchboard get chains -o wide\n  switchboard get chain web --customer acme -o yaml\n" +
 			"  switchboard get routes --chain acme/web\n  switchboard get instances --watch",
 		Args:      usageArgs(cobra.RangeArgs(1, 2)),

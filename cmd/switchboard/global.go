@@ -23,6 +23,7 @@ type globalFlags struct {
 	patience, drainLimit, deleteDrainLimit, deleteIdleLimit time.Duration
 	keepEstimate, newSelectionSeed                          bool
 	engineering                                             engineeringFlags
+	moves                                                   global.MovePolicy
 	outages                                                 global.OutagePolicy
 }
 
@@ -57,6 +58,9 @@ func newGlobalCommand() *cobra.Command {
 	f.DurationVar(&flags.outages.Forwarders, "forwarder-away-limit", 0, "how long a site's forwarders are away before chains are routed around it (default 5s)")
 	f.DurationVar(&flags.outages.Site, "site-away-limit", 0, "how long a site cannot be reached before chains are routed around it (default 30s)")
 	f.DurationVar(&flags.outages.Recovered, "recovered-after", 0, "how long what was away must work before it gets routes again (default 10s)")
+	f.BoolVar(&flags.moves.Apply, "apply-moves", false, "carry out the plan of moves, one chain at a time; otherwise 'switchboard get moves' shows it")
+	f.Float64Var(&flags.moves.Least, "least-gain", 0.05, "moves that save less than this share of what a chain costs are left out")
+	f.DurationVar(&flags.moves.Interval, "moves-interval", 0, "how often the optimum is looked for while things change (default 30s)")
 	f.BoolVar(&flags.keepEstimate, "keep-estimate", false, "plan for the customer's estimate, never for measured traffic")
 	f.BoolVar(&flags.newSelectionSeed, "new-selection-seed", false,
 		"replace the secret by which forwarders choose instances; established connections stay where they are")
@@ -93,7 +97,7 @@ func runGlobal(ctx context.Context, flags *globalFlags, log *slog.Logger) error 
 	g, err := global.Open(ctx, global.Config{Connection: connection, Logger: log, Patience: flags.patience,
 		DrainLimit: flags.drainLimit, DeleteDrainLimit: flags.deleteDrainLimit, DeleteIdleLimit: flags.deleteIdleLimit,
 		Measure:          global.MeasurePolicy{Off: flags.keepEstimate},
-		NewSelectionSeed: flags.newSelectionSeed, Engineering: engineering, Outages: flags.outages})
+		NewSelectionSeed: flags.newSelectionSeed, Engineering: engineering, Outages: flags.outages, Moves: flags.moves})
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ const (
 	KindChain      Kind = "chain"
 	KindInstance   Kind = "vnfinstance"
 	KindRoute      Kind = "route"
+	KindMove       Kind = "move"
 )
 
 // AppliedKinds lists the kinds that can be applied, each after those it refers to.

@@ -21,6 +21,7 @@
 //	engineering board entries        traffic engineering: requests, and the model they are about
 //	optimiser                        the processes that answer them
 //	transaction participant          two-phase commit and recovery
+//	moves                            the optimum, and the way there
 //	outage broken                    what failed, and the routes that cannot stay
 //	activate drain                   make before break, and the end of old versions
 //	observe status event             what sites report, and how it is shown
@@ -62,6 +63,8 @@ type Config struct {
 	RetryInterval time.Duration
 	// Measure says how measured traffic replaces the customer's estimate.
 	Measure MeasurePolicy
+	// Moves says how chains come nearer to the optimum.
+	Moves MovePolicy
 	// Outages says when chains are routed around what failed.
 	Outages OutagePolicy
 	// NewSelectionSeed replaces the secret by which forwarders choose instances. Established connections stay where they are.
@@ -85,6 +88,7 @@ func (c *Config) defaults() {
 	c.Measure.defaults()
 	c.Engineering.defaults()
 	c.Outages.defaults()
+	c.Moves.defaults()
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -122,6 +126,7 @@ type Global struct {
 	// planned are loads of plans that are being agreed, by chain.
 	planned map[chain.Key]map[chain.Placement]chain.Load
 	outages outages
+	moves   map[chain.Key]*plannedMove
 	labels  labels
 	workers map[chain.Key]*worker
 	measure map[chain.Key]*measured
@@ -214,7 +219,7 @@ func (g *Global) Run(ctx context.Context, ready func()) error {
 
 // background starts what runs beside the chains' workers.
 func (g *Global) background(ctx context.Context) {
-	tasks := []func(context.Context){g.board.keep, g.keepWorkers, g.watchOutages}
+	tasks := []func(context.Context){g.board.keep, g.keepWorkers, g.watchOutages, g.keepMoves}
 	for _, task := range tasks {
 		g.run.Add(1)
 		go func() { defer g.run.Done(); task(ctx) }()

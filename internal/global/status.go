@@ -19,6 +19,8 @@ func (g *Global) List(kind chain.Kind, customer, name string) []*api.Resource {
 	switch kind {
 	case chain.KindInstance:
 		all = g.instances()
+	case chain.KindMove:
+		all = g.movesShown()
 	case chain.KindRoute:
 		all = g.routes()
 	default:

@@ -23,6 +23,8 @@ type worker struct {
 	retry atomic.Bool
 	// gone: the chain has ended.
 	gone bool
+	// wantedMove is one to carry out.
+	wantedMove atomic.Pointer[plannedMove]
 	// retryAt is when a rejected chain is planned again without being asked.
 	retryAt time.Time
 	// unconfirmed is since when participants owe a confirmation.
@@ -138,6 +140,9 @@ func (w *worker) step(ctx context.Context) (time.Duration, error) {
 		}
 		if s.measured != nil {
 			return w.plan(ctx, s, *s.measured, fmt.Sprintf("measured traffic is %.4g + %.4g Mbit/s", s.measured.Forward, s.measured.Reverse))
+		}
+		if m := w.wantedMove.Swap(nil); m != nil {
+			return w.move(ctx, s, m)
 		}
 	}
 	return w.drain(ctx, s)

@@ -39,6 +39,7 @@ var kindNames = []kindName{
 	{chain.KindEdge, "Edge", []string{"edges", "edge"}, "edge"},
 	{chain.KindChain, "Chain", []string{"chains", "chain"}, "chain"},
 	{chain.KindRoute, "Route", []string{"routes", "route"}, "route"},
+	{chain.KindMove, "Move", []string{"moves", "move"}, "move"},
 }
 
 // ParseKind reads a kind as the command line and the API take it: singular or plural, any case.

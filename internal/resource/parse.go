@@ -28,7 +28,7 @@ func Parse(message *api.Resource, f *chain.Findings) (chain.Resource, bool) {
 		r.Spec = parseEdge(message.GetEdge().GetSpec(), f)
 	case chain.KindChain:
 		r.Spec = parseChain(message.GetChain().GetSpec(), f)
-	case chain.KindInstance, chain.KindRoute:
+	case chain.KindInstance, chain.KindRoute, chain.KindMove:
 		f.Add("kind", fmt.Sprintf("a %s is observed, not applied", FileKind(r.Key.Kind)), "remove it from the file")
 		return r, false
 	default:

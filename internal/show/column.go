@@ -90,6 +90,14 @@ var columns = map[chain.Kind][]column{
 		{"ACTIVATION", true, cellOf(activation)},
 		{"REASON", false, cellOf(chainReason)},
 		ageColumn},
+	chain.KindMove: {{"CHAIN", false, cellOf(func(r *api.Resource) string { return r.GetMetadata().GetName() })}, customerColumn,
+		{"GAIN", false, cellOf(func(r *api.Resource) string { return percent(r.GetMove().GetGain()) })},
+		{"LATENCY", false, cellOf(func(r *api.Resource) string {
+			return number(r.GetMove().GetLatencyMsNow()) + " to " + number(r.GetMove().GetLatencyMsThen()) + " ms"
+		})},
+		{"FROM", false, cellOf(func(r *api.Resource) string { return paths(r.GetMove().GetFrom()) })},
+		{"TO", false, cellOf(func(r *api.Resource) string { return paths(r.GetMove().GetTo()) })},
+		{"PLANNED", false, func(r *api.Resource, now time.Time) string { return Age(r.GetMove().GetPlanned(), now) }}},
 	chain.KindRoute: {nameColumn, customerColumn,
 		{"CHAIN", false, cellOf(func(r *api.Resource) string { return r.GetRoute().GetChain() })},
 		{"STATE", false, cellOf(func(r *api.Resource) string { return title(resource.Word(r.GetRoute().GetStatus().GetState())) })},
@@ -102,6 +110,19 @@ var columns = map[chain.Kind][]column{
 		{"REVERSE", false, cellOf(func(r *api.Resource) string {
 			return fmt.Sprintf("%d/%d", r.GetRoute().GetStatus().GetChainLabel()|1, r.GetRoute().GetStatus().GetEgressLabel())
 		})}},
+}
+
+// paths shows routes with their shares where there are several.
+func paths(routes []*api.RouteStatus) string {
+	var all []string
+	for _, r := range routes {
+		text := path(r)
+		if len(routes) > 1 {
+			text += " " + percent(r.GetFraction())
+		}
+		all = append(all, text)
+	}
+	return strings.Join(all, ", ")
 }
 
 func title(word string) string {

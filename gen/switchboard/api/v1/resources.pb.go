@@ -443,6 +443,7 @@ type Resource struct {
 	//	*Resource_Edge
 	//	*Resource_Chain
 	//	*Resource_Route
+	//	*Resource_Move
 	Kind          isResource_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -564,6 +565,15 @@ func (x *Resource) GetRoute() *Route {
 	return nil
 }
 
+func (x *Resource) GetMove() *Move {
+	if x != nil {
+		if x, ok := x.Kind.(*Resource_Move); ok {
+			return x.Move
+		}
+	}
+	return nil
+}
+
 type isResource_Kind interface {
 	isResource_Kind()
 }
@@ -600,6 +610,10 @@ type Resource_Route struct {
 	Route *Route `protobuf:"bytes,9,opt,name=route,proto3,oneof"`
 }
 
+type Resource_Move struct {
+	Move *Move `protobuf:"bytes,10,opt,name=move,proto3,oneof"`
+}
+
 func (*Resource_Site) isResource_Kind() {}
 
 func (*Resource_Link) isResource_Kind() {}
@@ -615,6 +629,8 @@ func (*Resource_Edge) isResource_Kind() {}
 func (*Resource_Chain) isResource_Kind() {}
 
 func (*Resource_Route) isResource_Kind() {}
+
+func (*Resource_Move) isResource_Kind() {}
 
 // Metadata names a resource. (kind, customer, name) is unique.
 type Metadata struct {
@@ -2769,6 +2785,97 @@ func (x *Route) GetStatus() *RouteStatus {
 	return nil
 }
 
+// Move is observed: how a chain would be re-routed at the optimum, and what that
+// gains. It is named after its chain.
+type Move struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Share of what the chain's traffic costs now, 0 to 1: its latency, and what
+	// its load takes from others.
+	Gain float64 `protobuf:"fixed64,1,opt,name=gain,proto3" json:"gain,omitempty"`
+	// Mean one-way latency of the chain's routes now, and after the move.
+	LatencyMsNow  float64 `protobuf:"fixed64,2,opt,name=latency_ms_now,json=latencyMsNow,proto3" json:"latency_ms_now,omitempty"`
+	LatencyMsThen float64 `protobuf:"fixed64,3,opt,name=latency_ms_then,json=latencyMsThen,proto3" json:"latency_ms_then,omitempty"`
+	// The routes it has, and those it would get; without labels.
+	From []*RouteStatus `protobuf:"bytes,4,rep,name=from,proto3" json:"from,omitempty"`
+	To   []*RouteStatus `protobuf:"bytes,5,rep,name=to,proto3" json:"to,omitempty"`
+	// When it was planned.
+	Planned       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=planned,proto3" json:"planned,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Move) Reset() {
+	*x = Move{}
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Move) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Move) ProtoMessage() {}
+
+func (x *Move) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Move.ProtoReflect.Descriptor instead.
+func (*Move) Descriptor() ([]byte, []int) {
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Move) GetGain() float64 {
+	if x != nil {
+		return x.Gain
+	}
+	return 0
+}
+
+func (x *Move) GetLatencyMsNow() float64 {
+	if x != nil {
+		return x.LatencyMsNow
+	}
+	return 0
+}
+
+func (x *Move) GetLatencyMsThen() float64 {
+	if x != nil {
+		return x.LatencyMsThen
+	}
+	return 0
+}
+
+func (x *Move) GetFrom() []*RouteStatus {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *Move) GetTo() []*RouteStatus {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *Move) GetPlanned() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Planned
+	}
+	return nil
+}
+
 type RouteStatus struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ChainLabel  uint32                 `protobuf:"varint,1,opt,name=chain_label,json=chainLabel,proto3" json:"chain_label,omitempty"`
@@ -2791,7 +2898,7 @@ type RouteStatus struct {
 
 func (x *RouteStatus) Reset() {
 	*x = RouteStatus{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[31]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2803,7 +2910,7 @@ func (x *RouteStatus) String() string {
 func (*RouteStatus) ProtoMessage() {}
 
 func (x *RouteStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[31]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2816,7 +2923,7 @@ func (x *RouteStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteStatus.ProtoReflect.Descriptor instead.
 func (*RouteStatus) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{31}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RouteStatus) GetChainLabel() uint32 {
@@ -2893,7 +3000,7 @@ var File_switchboard_api_v1_resources_proto protoreflect.FileDescriptor
 
 const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\n" +
-	"\"switchboard/api/v1/resources.proto\x12\x12switchboard.api.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x81\x04\n" +
+	"\"switchboard/api/v1/resources.proto\x12\x12switchboard.api.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb1\x04\n" +
 	"\bResource\x128\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1c.switchboard.api.v1.MetadataR\bmetadata\x12.\n" +
 	"\x04site\x18\x02 \x01(\v2\x18.switchboard.api.v1.SiteH\x00R\x04site\x12.\n" +
@@ -2903,7 +3010,9 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\fvnf_instance\x18\x06 \x01(\v2\x1f.switchboard.api.v1.VnfInstanceH\x00R\vvnfInstance\x12.\n" +
 	"\x04edge\x18\a \x01(\v2\x18.switchboard.api.v1.EdgeH\x00R\x04edge\x121\n" +
 	"\x05chain\x18\b \x01(\v2\x19.switchboard.api.v1.ChainH\x00R\x05chain\x121\n" +
-	"\x05route\x18\t \x01(\v2\x19.switchboard.api.v1.RouteH\x00R\x05routeB\x06\n" +
+	"\x05route\x18\t \x01(\v2\x19.switchboard.api.v1.RouteH\x00R\x05route\x12.\n" +
+	"\x04move\x18\n" +
+	" \x01(\v2\x18.switchboard.api.v1.MoveH\x00R\x04moveB\x06\n" +
 	"\x04kind\"\x9f\x02\n" +
 	"\bMetadata\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
@@ -3084,7 +3193,14 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\x04vnfs\x18\a \x03(\tR\x04vnfs\"V\n" +
 	"\x05Route\x12\x14\n" +
 	"\x05chain\x18\x01 \x01(\tR\x05chain\x127\n" +
-	"\x06status\x18\x02 \x01(\v2\x1f.switchboard.api.v1.RouteStatusR\x06status\"\xc4\x02\n" +
+	"\x06status\x18\x02 \x01(\v2\x1f.switchboard.api.v1.RouteStatusR\x06status\"\x84\x02\n" +
+	"\x04Move\x12\x12\n" +
+	"\x04gain\x18\x01 \x01(\x01R\x04gain\x12$\n" +
+	"\x0elatency_ms_now\x18\x02 \x01(\x01R\flatencyMsNow\x12&\n" +
+	"\x0flatency_ms_then\x18\x03 \x01(\x01R\rlatencyMsThen\x123\n" +
+	"\x04from\x18\x04 \x03(\v2\x1f.switchboard.api.v1.RouteStatusR\x04from\x12/\n" +
+	"\x02to\x18\x05 \x03(\v2\x1f.switchboard.api.v1.RouteStatusR\x02to\x124\n" +
+	"\aplanned\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\aplanned\"\xc4\x02\n" +
 	"\vRouteStatus\x12\x1f\n" +
 	"\vchain_label\x18\x01 \x01(\rR\n" +
 	"chainLabel\x12!\n" +
@@ -3164,7 +3280,7 @@ func file_switchboard_api_v1_resources_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_api_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_switchboard_api_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_switchboard_api_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_switchboard_api_v1_resources_proto_goTypes = []any{
 	(SiteKind)(0),                 // 0: switchboard.api.v1.SiteKind
 	(Attachment)(0),               // 1: switchboard.api.v1.Attachment
@@ -3204,12 +3320,13 @@ var file_switchboard_api_v1_resources_proto_goTypes = []any{
 	(*ChainStatus)(nil),           // 35: switchboard.api.v1.ChainStatus
 	(*JoinedEdge)(nil),            // 36: switchboard.api.v1.JoinedEdge
 	(*Route)(nil),                 // 37: switchboard.api.v1.Route
-	(*RouteStatus)(nil),           // 38: switchboard.api.v1.RouteStatus
-	nil,                           // 39: switchboard.api.v1.Metadata.LabelsEntry
-	nil,                           // 40: switchboard.api.v1.ForwarderStatus.DropsEntry
-	(*timestamppb.Timestamp)(nil), // 41: google.protobuf.Timestamp
-	(*structpb.Value)(nil),        // 42: google.protobuf.Value
-	(*structpb.Struct)(nil),       // 43: google.protobuf.Struct
+	(*Move)(nil),                  // 38: switchboard.api.v1.Move
+	(*RouteStatus)(nil),           // 39: switchboard.api.v1.RouteStatus
+	nil,                           // 40: switchboard.api.v1.Metadata.LabelsEntry
+	nil,                           // 41: switchboard.api.v1.ForwarderStatus.DropsEntry
+	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
+	(*structpb.Value)(nil),        // 43: google.protobuf.Value
+	(*structpb.Struct)(nil),       // 44: google.protobuf.Struct
 }
 var file_switchboard_api_v1_resources_proto_depIdxs = []int32{
 	8,  // 0: switchboard.api.v1.Resource.metadata:type_name -> switchboard.api.v1.Metadata
@@ -3221,49 +3338,53 @@ var file_switchboard_api_v1_resources_proto_depIdxs = []int32{
 	25, // 6: switchboard.api.v1.Resource.edge:type_name -> switchboard.api.v1.Edge
 	28, // 7: switchboard.api.v1.Resource.chain:type_name -> switchboard.api.v1.Chain
 	37, // 8: switchboard.api.v1.Resource.route:type_name -> switchboard.api.v1.Route
-	39, // 9: switchboard.api.v1.Metadata.labels:type_name -> switchboard.api.v1.Metadata.LabelsEntry
-	41, // 10: switchboard.api.v1.Metadata.created:type_name -> google.protobuf.Timestamp
-	10, // 11: switchboard.api.v1.Site.spec:type_name -> switchboard.api.v1.SiteSpec
-	11, // 12: switchboard.api.v1.Site.status:type_name -> switchboard.api.v1.SiteStatus
-	0,  // 13: switchboard.api.v1.SiteSpec.kind:type_name -> switchboard.api.v1.SiteKind
-	12, // 14: switchboard.api.v1.SiteStatus.forwarders:type_name -> switchboard.api.v1.ForwarderStatus
-	41, // 15: switchboard.api.v1.SiteStatus.last_seen:type_name -> google.protobuf.Timestamp
-	40, // 16: switchboard.api.v1.ForwarderStatus.drops:type_name -> switchboard.api.v1.ForwarderStatus.DropsEntry
-	14, // 17: switchboard.api.v1.Link.spec:type_name -> switchboard.api.v1.LinkSpec
-	16, // 18: switchboard.api.v1.Vnf.spec:type_name -> switchboard.api.v1.VnfSpec
-	17, // 19: switchboard.api.v1.Vnf.status:type_name -> switchboard.api.v1.VnfStatus
-	18, // 20: switchboard.api.v1.VnfSpec.options:type_name -> switchboard.api.v1.VnfOption
-	20, // 21: switchboard.api.v1.VnfSpec.behaviour:type_name -> switchboard.api.v1.VnfBehaviour
-	1,  // 22: switchboard.api.v1.VnfSpec.attachment:type_name -> switchboard.api.v1.Attachment
-	2,  // 23: switchboard.api.v1.VnfOption.type:type_name -> switchboard.api.v1.VnfOptionType
-	42, // 24: switchboard.api.v1.VnfOption.default_value:type_name -> google.protobuf.Value
-	22, // 25: switchboard.api.v1.VnfDeployment.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
-	23, // 26: switchboard.api.v1.VnfDeployment.status:type_name -> switchboard.api.v1.VnfDeploymentStatus
-	3,  // 27: switchboard.api.v1.VnfInstance.state:type_name -> switchboard.api.v1.VnfInstanceState
-	41, // 28: switchboard.api.v1.VnfInstance.since:type_name -> google.protobuf.Timestamp
-	26, // 29: switchboard.api.v1.Edge.spec:type_name -> switchboard.api.v1.EdgeSpec
-	27, // 30: switchboard.api.v1.Edge.status:type_name -> switchboard.api.v1.EdgeStatus
-	4,  // 31: switchboard.api.v1.EdgeSpec.kind:type_name -> switchboard.api.v1.EdgeKind
-	29, // 32: switchboard.api.v1.Chain.spec:type_name -> switchboard.api.v1.ChainSpec
-	35, // 33: switchboard.api.v1.Chain.status:type_name -> switchboard.api.v1.ChainStatus
-	30, // 34: switchboard.api.v1.ChainSpec.ingress:type_name -> switchboard.api.v1.ChainIngress
-	33, // 35: switchboard.api.v1.ChainSpec.vnfs:type_name -> switchboard.api.v1.ChainVnf
-	31, // 36: switchboard.api.v1.ChainSpec.egress:type_name -> switchboard.api.v1.ChainEgress
-	34, // 37: switchboard.api.v1.ChainSpec.demand:type_name -> switchboard.api.v1.Demand
-	32, // 38: switchboard.api.v1.ChainIngress.match:type_name -> switchboard.api.v1.Match
-	43, // 39: switchboard.api.v1.ChainVnf.options:type_name -> google.protobuf.Struct
-	5,  // 40: switchboard.api.v1.ChainStatus.phase:type_name -> switchboard.api.v1.ChainPhase
-	38, // 41: switchboard.api.v1.ChainStatus.routes:type_name -> switchboard.api.v1.RouteStatus
-	34, // 42: switchboard.api.v1.ChainStatus.measured:type_name -> switchboard.api.v1.Demand
-	41, // 43: switchboard.api.v1.ChainStatus.active_since:type_name -> google.protobuf.Timestamp
-	36, // 44: switchboard.api.v1.ChainStatus.joined:type_name -> switchboard.api.v1.JoinedEdge
-	38, // 45: switchboard.api.v1.Route.status:type_name -> switchboard.api.v1.RouteStatus
-	6,  // 46: switchboard.api.v1.RouteStatus.state:type_name -> switchboard.api.v1.RouteState
-	47, // [47:47] is the sub-list for method output_type
-	47, // [47:47] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	38, // 9: switchboard.api.v1.Resource.move:type_name -> switchboard.api.v1.Move
+	40, // 10: switchboard.api.v1.Metadata.labels:type_name -> switchboard.api.v1.Metadata.LabelsEntry
+	42, // 11: switchboard.api.v1.Metadata.created:type_name -> google.protobuf.Timestamp
+	10, // 12: switchboard.api.v1.Site.spec:type_name -> switchboard.api.v1.SiteSpec
+	11, // 13: switchboard.api.v1.Site.status:type_name -> switchboard.api.v1.SiteStatus
+	0,  // 14: switchboard.api.v1.SiteSpec.kind:type_name -> switchboard.api.v1.SiteKind
+	12, // 15: switchboard.api.v1.SiteStatus.forwarders:type_name -> switchboard.api.v1.ForwarderStatus
+	42, // 16: switchboard.api.v1.SiteStatus.last_seen:type_name -> google.protobuf.Timestamp
+	41, // 17: switchboard.api.v1.ForwarderStatus.drops:type_name -> switchboard.api.v1.ForwarderStatus.DropsEntry
+	14, // 18: switchboard.api.v1.Link.spec:type_name -> switchboard.api.v1.LinkSpec
+	16, // 19: switchboard.api.v1.Vnf.spec:type_name -> switchboard.api.v1.VnfSpec
+	17, // 20: switchboard.api.v1.Vnf.status:type_name -> switchboard.api.v1.VnfStatus
+	18, // 21: switchboard.api.v1.VnfSpec.options:type_name -> switchboard.api.v1.VnfOption
+	20, // 22: switchboard.api.v1.VnfSpec.behaviour:type_name -> switchboard.api.v1.VnfBehaviour
+	1,  // 23: switchboard.api.v1.VnfSpec.attachment:type_name -> switchboard.api.v1.Attachment
+	2,  // 24: switchboard.api.v1.VnfOption.type:type_name -> switchboard.api.v1.VnfOptionType
+	43, // 25: switchboard.api.v1.VnfOption.default_value:type_name -> google.protobuf.Value
+	22, // 26: switchboard.api.v1.VnfDeployment.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
+	23, // 27: switchboard.api.v1.VnfDeployment.status:type_name -> switchboard.api.v1.VnfDeploymentStatus
+	3,  // 28: switchboard.api.v1.VnfInstance.state:type_name -> switchboard.api.v1.VnfInstanceState
+	42, // 29: switchboard.api.v1.VnfInstance.since:type_name -> google.protobuf.Timestamp
+	26, // 30: switchboard.api.v1.Edge.spec:type_name -> switchboard.api.v1.EdgeSpec
+	27, // 31: switchboard.api.v1.Edge.status:type_name -> switchboard.api.v1.EdgeStatus
+	4,  // 32: switchboard.api.v1.EdgeSpec.kind:type_name -> switchboard.api.v1.EdgeKind
+	29, // 33: switchboard.api.v1.Chain.spec:type_name -> switchboard.api.v1.ChainSpec
+	35, // 34: switchboard.api.v1.Chain.status:type_name -> switchboard.api.v1.ChainStatus
+	30, // 35: switchboard.api.v1.ChainSpec.ingress:type_name -> switchboard.api.v1.ChainIngress
+	33, // 36: switchboard.api.v1.ChainSpec.vnfs:type_name -> switchboard.api.v1.ChainVnf
+	31, // 37: switchboard.api.v1.ChainSpec.egress:type_name -> switchboard.api.v1.ChainEgress
+	34, // 38: switchboard.api.v1.ChainSpec.demand:type_name -> switchboard.api.v1.Demand
+	32, // 39: switchboard.api.v1.ChainIngress.match:type_name -> switchboard.api.v1.Match
+	44, // 40: switchboard.api.v1.ChainVnf.options:type_name -> google.protobuf.Struct
+	5,  // 41: switchboard.api.v1.ChainStatus.phase:type_name -> switchboard.api.v1.ChainPhase
+	39, // 42: switchboard.api.v1.ChainStatus.routes:type_name -> switchboard.api.v1.RouteStatus
+	34, // 43: switchboard.api.v1.ChainStatus.measured:type_name -> switchboard.api.v1.Demand
+	42, // 44: switchboard.api.v1.ChainStatus.active_since:type_name -> google.protobuf.Timestamp
+	36, // 45: switchboard.api.v1.ChainStatus.joined:type_name -> switchboard.api.v1.JoinedEdge
+	39, // 46: switchboard.api.v1.Route.status:type_name -> switchboard.api.v1.RouteStatus
+	39, // 47: switchboard.api.v1.Move.from:type_name -> switchboard.api.v1.RouteStatus
+	39, // 48: switchboard.api.v1.Move.to:type_name -> switchboard.api.v1.RouteStatus
+	42, // 49: switchboard.api.v1.Move.planned:type_name -> google.protobuf.Timestamp
+	6,  // 50: switchboard.api.v1.RouteStatus.state:type_name -> switchboard.api.v1.RouteState
+	51, // [51:51] is the sub-list for method output_type
+	51, // [51:51] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_api_v1_resources_proto_init() }
@@ -3280,6 +3401,7 @@ func file_switchboard_api_v1_resources_proto_init() {
 		(*Resource_Edge)(nil),
 		(*Resource_Chain)(nil),
 		(*Resource_Route)(nil),
+		(*Resource_Move)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3287,7 +3409,7 @@ func file_switchboard_api_v1_resources_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_api_v1_resources_proto_rawDesc), len(file_switchboard_api_v1_resources_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
