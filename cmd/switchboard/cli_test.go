@@ -179,7 +179,8 @@ func newRecorded(t *testing.T) *recorded {
 		{Name: "web-65538-2", Vnfs: []string{"firewall"}, ChainLabel: 65538, EgressLabel: 16, Fraction: 0.25, IngressSite: "office", Sites: []string{"east"}, EgressSite: "hq", LatencyMs: 11, State: apiv1.RouteState_ROUTE_STATE_ACTIVE},
 		{Name: "web-65536-1", Vnfs: []string{"firewall"}, ChainLabel: 65536, EgressLabel: 16, Fraction: 1, IngressSite: "office", Sites: []string{"west"}, EgressSite: "hq", LatencyMs: 9, State: apiv1.RouteState_ROUTE_STATE_DRAINING}}
 	r.resources[7].GetChain().Status = &apiv1.ChainStatus{Phase: apiv1.ChainPhase_CHAIN_PHASE_ACTIVE, ObservedGeneration: 1, Routes: routes,
-		Measured: &apiv1.Demand{ForwardMbps: 41.25, ReverseMbps: 180}, ActivationMs: 123.4}
+		Measured: &apiv1.Demand{ForwardMbps: 41.25, ReverseMbps: 180}, ActivationMs: 123.4,
+		Joined: []*apiv1.JoinedEdge{{Edge: "branch-lan", Site: "branch", ChainLabel: 65538, EgressLabel: 16, Sites: []string{"west"}, EgressSite: "hq", Vnfs: []string{"firewall"}}}}
 	r.resources[8].GetChain().Status = &apiv1.ChainStatus{Phase: apiv1.ChainPhase_CHAIN_PHASE_REJECTED, ObservedGeneration: 1,
 		Reason: "VNF firewall needs 10000 load units, 150 are free (west 150)", ReasonFrom: "traffic-engineering"}
 	for _, status := range routes {

@@ -97,6 +97,12 @@ func describeRoutes(ctx context.Context, out io.Writer, client apiv1connect.Swit
 	if err := show.Table(out, chain.KindRoute, routes, true, time.Now()); err != nil {
 		return err
 	}
+	if joined := r.GetChain().GetStatus().GetJoined(); len(joined) > 0 {
+		fmt.Fprintln(out, "\nJOINED")
+		if err := show.Rows(out, show.JoinedRows(joined)); err != nil {
+			return err
+		}
+	}
 	instances, err := list(ctx, client, target{kind: chain.KindInstance})
 	if err != nil {
 		return err

@@ -124,6 +124,7 @@ func (g *Global) edgeStatus(key chain.Key, spec *api.EdgeSpec) *api.EdgeStatus {
 }
 
 func (g *Global) chainStatus(key chain.Key) *api.ChainStatus {
+	joined := g.observed.joined(key)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	status := &api.ChainStatus{}
@@ -131,10 +132,27 @@ func (g *Global) chainStatus(key chain.Key) *api.ChainStatus {
 		status = proto.CloneOf(state.Status)
 	}
 	status.Routes = routeStatuses(g.records[key])
+	if v := activeVersion(g.records[key]); v != nil { // what a site says of another version is out of date
+		status.Joined = slices.DeleteFunc(joined, func(j *api.JoinedEdge) bool { return j.ChainLabel != v.ChainLabel })
+	}
 	if m := g.measure[key]; m != nil && !m.began.IsZero() {
 		status.Measured = demandMessage(m.demand)
 	}
 	return status
+}
+
+// joined are the edges whose users joined a chain, as their sites report.
+func (o *observed) joined(key chain.Key) []*api.JoinedEdge {
+	var all []*api.JoinedEdge
+	each(o, func(_ chain.SiteName, _ string, p *control.ChainProgress) {
+		if chainKey(p.Customer, p.Chain) == key {
+			all = append(all, p.Joined...)
+		}
+	})
+	slices.SortFunc(all, func(a, b *api.JoinedEdge) int {
+		return cmp.Or(cmpString(a.Edge, b.Edge), cmp.Compare(a.EgressLabel, b.EgressLabel))
+	})
+	return all
 }
 
 // routeStatuses lists the routes of a record, those of the newest version first. A route in use that stays, with another

@@ -2,6 +2,7 @@ package show
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -84,6 +85,7 @@ var columns = map[chain.Kind][]column{
 		{"PHASE", false, cellOf(func(r *api.Resource) string { return title(resource.Word(r.GetChain().GetStatus().GetPhase())) })},
 		{"ROUTES", false, cellOf(routeSummary)},
 		{"LABEL", false, cellOf(chainLabel)},
+		{"JOINED", true, cellOf(joinedEdges)},
 		{"LATENCY", true, cellOf(chainLatency)},
 		{"DEMAND", true, cellOf(func(r *api.Resource) string { return demand(r.GetChain().GetSpec().GetDemand()) })},
 		{"MEASURED", true, cellOf(func(r *api.Resource) string { return demand(r.GetChain().GetStatus().GetMeasured()) })},
@@ -226,6 +228,27 @@ func routeSummary(r *api.Resource) string {
 		return path(carrying[0])
 	}
 	return fmt.Sprintf("%s (+%d)", path(carrying[0]), len(carrying)-1)
+}
+
+// joinedEdges are the edges whose users joined a chain, each with its site.
+func joinedEdges(r *api.Resource) string {
+	var all []string
+	for _, j := range r.GetChain().GetStatus().GetJoined() {
+		if text := j.Edge + "@" + j.Site; !slices.Contains(all, text) {
+			all = append(all, text)
+		}
+	}
+	return strings.Join(all, ",")
+}
+
+// JoinedRows is a table of the edges whose users joined a chain, with the routes that they take.
+func JoinedRows(joined []*api.JoinedEdge) [][]string {
+	rows := [][]string{{"EDGE", "SITE", "PATH", "FORWARD", "REVERSE"}}
+	for _, j := range joined {
+		rows = append(rows, []string{j.Edge, j.Site, Stops(j.Site, j.Vnfs, j.Sites, j.EgressSite),
+			fmt.Sprintf("%d/%d", j.ChainLabel, j.EgressLabel), fmt.Sprintf("%d/%d", j.ChainLabel|1, j.EgressLabel)})
+	}
+	return rows
 }
 
 // chainLabel lists the labels of a chain's versions, newest first.

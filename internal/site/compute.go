@@ -275,7 +275,7 @@ func ports(f Forwarder, set *rules.RuleSet, instances []string) []*rules.Port {
 
 // following says whether the site takes part in a chain and what the rules lack for the routes being prepared.
 func (c *computation) following(record *control.ChainRecord, all []*path) (Following, bool) {
-	f := Following{Revision: record.Revision}
+	f := Following{Revision: record.Revision, Joined: c.joined(all)}
 	takesPart := slices.ContainsFunc(record.Versions, func(v *control.ChainVersion) bool {
 		return slices.ContainsFunc(slices.Concat(v.Ingress, v.Egress), func(e *control.PlannedEdge) bool { return e.Site == c.in.Site })
 	})

@@ -316,6 +316,16 @@ func TestUserAtANewEdgeTakesTheNearestRoute(t *testing.T) {
 	n.instance("b", "firewall", "fw-2", 100)
 	n.chain("acme", "web", 16, []string{"firewall"}, []string{"lan"}, []string{"inet"}, "0.9: office a core", "0.1: office b core")
 	n.golden(t)
+	nearest := n.compute("cafe").Chains[ChainKey{"acme", "web"}].Joined
+	if len(nearest) != 1 || nearest[0].Edge != "mobile" || nearest[0].Site != "cafe" || nearest[0].EgressSite != "core" ||
+		!slices.Equal(nearest[0].Vnfs, []string{"firewall"}) || len(nearest[0].Sites) != 1 || nearest[0].EgressLabel == 0 {
+		t.Errorf("joined %v", nearest)
+	}
+	for _, other := range []string{"office", "a", "core"} {
+		if joined := n.compute(other).Chains[ChainKey{"acme", "web"}].Joined; len(joined) > 0 {
+			t.Errorf("site %s says that %v joined", other, joined)
+		}
+	}
 }
 
 func TestFixedIngressLetsNobodyJoin(t *testing.T) {

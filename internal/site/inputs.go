@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"slices"
 
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
 	"github.com/switchboard-project/switchboard/internal/vnf"
@@ -79,6 +80,8 @@ type Result struct {
 type Following struct {
 	Revision uint64
 	Missing  []string
+	// Joined are the site's edges whose users joined the chain.
+	Joined []*api.JoinedEdge
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {

@@ -189,7 +189,7 @@ func (s *Switchboard) chainRecords(records map[string]proto.Message) {
 	flows := s.flowsByLabel()
 	for key := range s.results.chains {
 		progress := &control.ChainProgress{Site: s.config.Site, Customer: key.Customer, Chain: key.Chain,
-			AppliedRevision: s.results.progress.applied[key], Flows: map[uint32]uint64{}}
+			AppliedRevision: s.results.progress.applied[key], Flows: map[uint32]uint64{}, Joined: s.results.chains[key].Joined}
 		progress.Problem, progress.ProblemRevision = s.results.progress.problem(key, s.state.statuses, s.results.rules)
 		for _, label := range s.labelsOf(key) {
 			progress.Flows[label] = flows[label]
