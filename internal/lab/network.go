@@ -60,12 +60,12 @@ func (n *network) ensureSegment(segment *segment) error {
 		return err
 	}
 	// A tag takes four bytes that the Linux MTU does not count.
-	site := n.frames(n.Namespace(segment.Site), segment.Interface, 0)
+	site := offloading(n.frames(n.Namespace(segment.Site), segment.Interface, 0))
 	if err := n.ensurePort(segment, segment.Port, site); err != nil {
 		return err
 	}
 	for _, host := range segment.Hosts {
-		end := n.kernel(host.Namespace, hostInterface, 0, host.Addresses...)
+		end := offloading(n.kernel(host.Namespace, hostInterface, 0, host.Addresses...))
 		if err := n.ensurePort(segment, host.Port, end); err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func (n *network) ensureSegment(segment *segment) error {
 }
 
 func (n *network) ensurePort(segment *segment, port string, end hostnet.Interface) error {
-	if err := ensureVeth(n.frames(n.switchNamespace(), port, 0), end); err != nil {
+	if err := ensureVeth(offloading(n.frames(n.switchNamespace(), port, 0)), end); err != nil {
 		return err
 	}
 	return n.open[n.switchNamespace()].EnsureBridgePort(segment.Bridge, port)
@@ -117,6 +117,13 @@ func (n *network) ensureHost(host segmentHost) error {
 // frames is an interface that programs or bridges drive, kernel one that the kernel's IP uses.
 func (n *network) frames(namespace, name string, mtu int) hostnet.Interface {
 	return hostnet.Interface{Namespace: n.open[namespace], Name: name, MAC: macFor(namespace, name), MTU: mtu}
+}
+
+// offloading leaves an interface as Linux makes it: hosts send large segments without checksums, which forwarders cut and
+// fill in as they do at a customer's. The underlay's delay line reads plain frames, so its interfaces have none.
+func offloading(i hostnet.Interface) hostnet.Interface {
+	i.Offloads = true
+	return i
 }
 
 func (n *network) kernel(namespace, name string, mtu int, addresses ...netip.Prefix) hostnet.Interface {

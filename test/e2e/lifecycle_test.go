@@ -136,8 +136,8 @@ func checkNoTrace(t *testing.T, l *laboratory) {
 			}
 		}
 	}
-	// Of the small laboratory's sites; DPDK would keep them there if it were not told otherwise.
-	for _, pattern := range []string{"/var/run/dpdk/switchboard-[ab]-*", "/dev/hugepages/switchboard-[ab]-*"} {
+	// Of the small laboratory's forwarders, which are called so; DPDK would keep them there if it were not told otherwise.
+	for _, pattern := range []string{"/var/run/dpdk/switchboard-[ab]-f1-*", "/dev/hugepages/switchboard-[ab]-f1-*"} {
 		if left, _ := filepath.Glob(pattern); len(left) > 0 {
 			t.Errorf("DPDK's files are left: %v", left)
 		}

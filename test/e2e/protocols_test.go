@@ -184,25 +184,43 @@ func (l *laboratory) capture(t *testing.T, site, file string) func() {
 	}
 }
 
-// TestLinksAreAsConfigured: round trips between sites are within 10 % or 0.3 ms of the file.
+// TestLinksAreAsConfigured: round trips between sites are within 10 % or 0.3 ms of the file. A busy machine adds to a
+// round trip and never takes from it, so of several measurements the least counts; none may be too short.
 func TestLinksAreAsConfigured(t *testing.T) {
-	const links = 6 // of examples/lab/four-sites.yaml
+	const links, attempts = 6, 10 // links of examples/lab/four-sites.yaml
 	l := useLaboratory(t)
-	compared := 0
-	for _, line := range strings.Split(l.must(t, "lab", "status"), "\n") {
-		words := strings.Fields(line)
-		// "office - dc   18.00 ms   18.11 ms   1000 Mbit/s"
-		if len(words) != 9 || words[1] != "-" {
-			continue
+	least := map[string]float64{}
+	var wrong []string
+	for range attempts {
+		wrong = nil
+		compared := 0
+		for _, line := range strings.Split(l.must(t, "lab", "status"), "\n") {
+			words := strings.Fields(line)
+			// "office - dc   18.00 ms   18.11 ms   1000 Mbit/s"
+			if len(words) != 9 || words[1] != "-" {
+				continue
+			}
+			compared++
+			link := words[0] + " to " + words[2]
+			want, err1 := strconv.ParseFloat(words[3], 64)
+			got, err2 := strconv.ParseFloat(words[5], 64)
+			if err1 != nil || err2 != nil || got < want {
+				t.Fatalf("%s: configured %s ms, measured %s ms", link, words[3], words[5])
+			}
+			if before, known := least[link]; known {
+				got = min(got, before)
+			}
+			least[link] = got
+			if got-want > max(0.3, want/10) {
+				wrong = append(wrong, fmt.Sprintf("%s: configured %.2f ms, measured %.2f ms at least", link, want, got))
+			}
 		}
-		compared++
-		want, err1 := strconv.ParseFloat(words[3], 64)
-		got, err2 := strconv.ParseFloat(words[5], 64)
-		if err1 != nil || err2 != nil || got < want || got-want > max(0.3, want/10) {
-			t.Errorf("%s to %s: configured %s ms, measured %s ms", words[0], words[2], words[3], words[5])
+		if compared != links {
+			t.Fatalf("%d links are shown, want %d", compared, links)
+		}
+		if len(wrong) == 0 {
+			return
 		}
 	}
-	if compared != links {
-		t.Errorf("%d links are shown, want %d", compared, links)
-	}
+	t.Error(strings.Join(wrong, "\n"))
 }

@@ -34,8 +34,8 @@ func ensureLink(site, namespace *hostnet.Namespace, inside string) (string, erro
 		}
 		port = newPortName()
 	}
-	return port, hostnet.EnsureVeth(hostnet.Interface{Namespace: site, Name: port, MTU: linkMTU},
-		hostnet.Interface{Namespace: namespace, Name: inside, MTU: linkMTU})
+	return port, hostnet.EnsureVeth(hostnet.Interface{Namespace: site, Name: port, MTU: linkMTU, Offloads: true},
+		hostnet.Interface{Namespace: namespace, Name: inside, MTU: linkMTU, Offloads: true})
 }
 
 // newPortName makes a name that nobody else has, of the 15 characters that Linux allows.
@@ -85,7 +85,7 @@ func prepareGateway(namespace *hostnet.Namespace) error {
 // ensurePair makes a place's two interfaces and the ways between them.
 func ensurePair(namespace *hostnet.Namespace, index int, ingressMAC, egressMAC net.HardwareAddr) error {
 	for name, mac := range map[string]net.HardwareAddr{ingressName(index): ingressMAC, egressName(index): egressMAC} {
-		wanted := hostnet.Interface{Namespace: namespace, Name: name, MAC: mac, Addresses: []netip.Prefix{ownAddress}, Kernel: true, Private: true}
+		wanted := hostnet.Interface{Namespace: namespace, Name: name, MAC: mac, Addresses: []netip.Prefix{ownAddress}, Kernel: true, Private: true, Offloads: true}
 		if err := hostnet.EnsureMacvlan(wanted, namespace, gatewayLink); err != nil {
 			return err
 		}
