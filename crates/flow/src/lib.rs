@@ -48,6 +48,7 @@ mod file;
 mod key;
 mod lookup;
 mod memory;
+mod notes;
 mod probe;
 mod room;
 mod scan;

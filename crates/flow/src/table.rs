@@ -6,9 +6,10 @@ use crate::engine::{Engine, Picked, Task, multiplier};
 use crate::entry::{
     FIRST, FlowEntry, Found, Hops, PLACE_MASK, Position, SECOND, age_of, low_with, state_of,
 };
-use crate::key::{FlowKey, PROTOCOL_SHIFT, QUOTIENT_MASK};
+use crate::key::{FlowKey, QUOTIENT_MASK};
 use crate::lookup::look;
 use crate::memory::{HUGE, Memory, PAGE, Pages, ReserveError};
+use crate::notes::Notes;
 use crate::probe::{Hashes, Mixer, Wanted, hashes};
 use crate::room::{COMFORTABLE, Reached, SEARCH};
 use crate::scan::OpenScan;
@@ -49,6 +50,7 @@ pub struct FlowTable<K: FlowKey> {
     pub(crate) scans_opened: u64,
     config: Config,
     pub(crate) moves: u64,
+    notes: Notes,
 }
 
 /// A table of IPv4 connections.
@@ -179,6 +181,8 @@ impl<K: FlowKey> FlowTable<K> {
         limit: u32,
         memory: Memory<K::Bucket>,
     ) -> Result<Self, ConfigError> {
+        let ages = Ages::new(&config.timeouts)?;
+        let notes = Notes::new(&ages, 0);
         Ok(Self {
             memory,
             shape: Shape::new((Self::buckets_for(config.expected_entries) as u32).min(limit)),
@@ -187,7 +191,7 @@ impl<K: FlowKey> FlowTable<K> {
             mixer: Mixer {
                 multiplier: multiplier(config.hash_key),
             },
-            ages: Ages::new(&config.timeouts)?,
+            ages,
             entries: 0,
             counters: Counters::default(),
             age_cursor: 0,
@@ -197,6 +201,7 @@ impl<K: FlowKey> FlowTable<K> {
             scans_opened: 0,
             config: *config,
             moves: 0,
+            notes,
         })
     }
 
@@ -341,7 +346,7 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// Notes a packet of a connection: its TCP state moves on and its idle time starts again. `now` is in seconds;
     /// `tcp_flags` is byte 13 of the TCP header and not read for other protocols. Returns the state after it.
-    #[inline]
+    #[inline(always)]
     pub fn on_packet(
         &mut self,
         position: Position,
@@ -349,15 +354,21 @@ impl<K: FlowKey> FlowTable<K> {
         direction: Direction,
         now: u32,
     ) -> State {
+        if !self.notes.is_of(now) {
+            self.renew_notes(now);
+        }
         let bucket = &mut self.memory.buckets_mut()[position.bucket() as usize];
         let head = bucket.head(position.slot());
-        let protocol = (head >> PROTOCOL_SHIFT) as u8;
-        let state = state_of(head).next(protocol, tcp_flags, direction);
-        let low = low_with(head, state, self.ages.stamp(protocol, state, now));
+        let (low, state) = self.notes.after(head, tcp_flags, direction);
         if low != head as u16 {
             bucket.set_low(position.slot(), low);
         }
         state
+    }
+
+    #[cold]
+    fn renew_notes(&mut self, now: u32) {
+        self.notes = Notes::new(&self.ages, now);
     }
 
     /// Empties a slot that is in use.

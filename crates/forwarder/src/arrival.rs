@@ -321,11 +321,8 @@ impl<F: Frame> Pipeline<F> {
         protocol: u8,
         packet: &mut [u8],
     ) {
-        if packet.first().is_some_and(|byte| byte >> 4 == 6) {
-            ipv6::decrement_hop_limit(packet);
-        } else {
-            ipv4::decrement_ttl(packet);
-        }
+        let is_v6 = packet.first().is_some_and(|byte| byte >> 4 == 6);
+        spend_time_to_live(packet, is_v6);
         self.clamp_segment_size(rules, edge, arrival, protocol, packet);
     }
 
@@ -445,6 +442,16 @@ impl<F: Frame> Pipeline<F> {
         if tcp::clamp_maximum_segment_size(segment, limit) {
             self.counters.event(Event::MssClamped);
         }
+    }
+}
+
+/// Takes one from a packet's time to live, as a router does.
+#[inline(always)]
+pub(crate) fn spend_time_to_live(packet: &mut [u8], is_v6: bool) {
+    if is_v6 {
+        ipv6::decrement_hop_limit(packet);
+    } else {
+        ipv4::decrement_ttl(packet);
     }
 }
 

@@ -190,7 +190,7 @@ impl Burst {
                         continue;
                     };
                     self.shapes[at] = Shape::new(located.offset, ip.length, ip.tcp_flags);
-                    if !located.enters {
+                    if !way.entered() {
                         self.slots[at] = self.v4.stages.push(ip.key(way), at);
                         self.lanes[at] = Lane::V4;
                     } else if plain.may_enter(way, ip.destination(), ip.ttl) {
@@ -202,7 +202,7 @@ impl Burst {
                         continue;
                     };
                     self.shapes[at] = Shape::new(located.offset, ip.length, ip.tcp_flags);
-                    if !located.enters {
+                    if !way.entered() {
                         self.slots[at] = self.v6.stages.push(ip.key(way), at);
                         self.lanes[at] = Lane::V6;
                     } else if plain.may_enter(way, ip.destination(), ip.ttl) {

@@ -175,7 +175,7 @@ pub struct HopCount {
 }
 
 /// Every counter of one worker.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
     drops: [u64; Drop::ALL.len()],
     parse_errors: Vec<u64>,

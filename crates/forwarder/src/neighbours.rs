@@ -202,6 +202,8 @@ impl<F> Neighbours<F> {
         if self.entries.len() != before {
             self.changed();
         }
+        // In an order of their own, so that what happens does not depend on where entries lie.
+        questions.sort_by_key(|&(key, ..)| key);
         (questions, given_up)
     }
 }

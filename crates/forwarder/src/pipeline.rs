@@ -15,7 +15,10 @@ use crate::rules::{Hop, Rules};
 use crate::trace::Trace;
 use contracts::forwarder as contract;
 use flow::consistent_hash::ConnectionHash;
-use flow::{Found, Hops, Insertion, Ipv4Table, Ipv6Table};
+use flow::{
+    FlowEntry, FlowKey, FlowTable, Found, Hops, Insertion, Ipv4Key, Ipv4Table, Ipv6Key, Ipv6Table,
+    Verdict,
+};
 use std::collections::HashMap;
 use wire::steering::Direction;
 use wire::tcp;
@@ -221,6 +224,11 @@ impl<F: Frame> Pipeline<F> {
             self.change_timeouts(new.timeouts, now)?;
         }
         Ok(())
+    }
+
+    /// All flow entries, in no order. It stops for as long as it takes: not for the packet path. `now` is in seconds.
+    pub fn flows(&mut self, now: u32) -> (Vec<FlowEntry<Ipv4Key>>, Vec<FlowEntry<Ipv6Key>>) {
+        (all_flows(&mut self.v4, now), all_flows(&mut self.v6, now))
     }
 
     /// Connections in the tables.
@@ -537,6 +545,17 @@ impl<F: Frame> Pipeline<F> {
             ..Default::default()
         });
     }
+}
+
+fn all_flows<K: FlowKey>(table: &mut FlowTable<K>, now: u32) -> Vec<FlowEntry<K>> {
+    let mut entries = Vec::with_capacity(table.len());
+    let scan = table.begin_scan();
+    let everything = table.stats().slots.max(1);
+    while table.scan_step(&scan, everything, |visited| {
+        entries.push(visited.entry(now));
+        Verdict::Keep
+    }) {}
+    entries
 }
 
 /// What packets have in common that are counted together.

@@ -25,17 +25,19 @@ const CONTEXT: usize = wire::steering::CONTEXT_LENGTH;
 /// Where a packet is and how it came, in one word that is compared with the next packet's.
 ///
 /// ```text
-///   63         48 47        40 39     33  32        31         16 15         0
-///  +-------------+------------+----+----+----------+-------------+------------+
-///  |      0      | loop guard |    |over| reverse? |  from (hop) |   place    |
-///  +-------------+------------+----+----+----------+-------------+------------+
+///   63    48 47        40 39 35  34    33    32   31         16 15         0
+///  +--------+------------+-----+-----+------+----+-------------+------------+
+///  |   0    | loop guard |  0  | new | over | re |  from (hop) |   place    |
+///  +--------+------------+-----+-----+------+----+-------------+------------+
 /// ```
+/// re: reverse. over: it came over a tunnel. new: it entered at an edge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Way(pub(crate) u64);
 
 impl Way {
     const REVERSE: u64 = 1 << 32;
     const OVER_TUNNEL: u64 = 1 << 33;
+    const ENTERED: u64 = 1 << 34;
 
     #[inline(always)]
     const fn new(place: PlaceId, direction: Direction) -> Way {
@@ -85,6 +87,12 @@ impl Way {
         self.0 & Self::OVER_TUNNEL != 0
     }
 
+    /// Whether the packet entered at an edge: its place is the edge's until its connection is known.
+    #[inline(always)]
+    pub(crate) const fn entered(self) -> bool {
+        self.0 & Self::ENTERED != 0
+    }
+
     /// What is left of its loop guard.
     #[inline(always)]
     pub(crate) const fn loop_guard(self) -> u8 {
@@ -95,10 +103,7 @@ impl Way {
 /// Where a frame's packet is, before the packet itself is read.
 #[derive(Clone, Copy)]
 pub(crate) struct Located {
-    /// Of a packet from an edge, the place is the edge's until its connection is known.
     pub(crate) way: Way,
-    /// Whether it enters at an edge.
-    pub(crate) enters: bool,
     /// EtherType of the packet.
     pub(crate) ether_type: u16,
     /// Bytes in front of the packet.
@@ -110,46 +115,46 @@ pub(crate) struct Located {
 /// What rules said of earlier packets; to be forgotten with the rules.
 #[derive(Default)]
 pub(crate) struct Remembered {
-    /// By port, VLAN and source address; whether it is an edge.
-    sources: Memory<(u64, usize), (Way, bool)>,
+    /// Of each port: by source address and VLAN.
+    sources: Vec<Memory>,
     /// By labels.
-    stages: Memory<u64, Way>,
-    peers: Memory<IpAddr, HopId>,
+    stages: Memory,
+    /// By the word that stands for their address.
+    peers: Memory,
 }
 
-/// A small table of answers, one per hash.
-struct Memory<K, V>([Option<(K, V)>; REMEMBERED]);
+/// A small table of ways by words; one that is 0 is none.
+struct Memory([(u64, Way); REMEMBERED]);
 
-impl<K: Copy, V: Copy> Default for Memory<K, V> {
+impl Default for Memory {
     fn default() -> Self {
-        Memory([None; REMEMBERED])
+        Memory([(0, Way(0)); REMEMBERED])
     }
 }
 
-impl<K: Copy + PartialEq, V: Copy> Memory<K, V> {
-    /// The answer for a key, asked for where it is not remembered; a lack of one is not.
+impl Memory {
+    /// The way for a word, asked for where it is not remembered; a lack of one is not.
     #[inline(always)]
-    fn get(&mut self, hash: u64, key: K, ask: impl FnOnce() -> Option<V>) -> Option<V> {
-        let slot = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - REMEMBERED.ilog2());
+    fn get(&mut self, word: u64, ask: impl FnOnce() -> Option<Way>) -> Option<Way> {
+        let slot = word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - REMEMBERED.ilog2());
         let entry = &mut self.0[slot as usize % REMEMBERED];
-        if let Some((known, value)) = entry
-            && *known == key
-        {
-            return Some(*value);
+        if entry.0 == word && entry.1 != Way(0) {
+            return Some(entry.1);
         }
-        let value = ask()?;
-        *entry = Some((key, value));
-        Some(value)
+        let way = ask()?;
+        *entry = (word, way);
+        Some(way)
     }
 }
 
 /// Reads the plain packets that arrive at a port.
 pub(crate) struct Plain<'a> {
     rules: &'a Rules,
-    port: usize,
     role: &'a Port,
     underlay: Option<&'a Underlay>,
-    remembered: &'a mut Remembered,
+    sources: &'a mut Memory,
+    stages: &'a mut Memory,
+    peers: &'a mut Memory,
 }
 
 impl<'a> Plain<'a> {
@@ -160,15 +165,20 @@ impl<'a> Plain<'a> {
         port: usize,
         remembered: &'a mut Remembered,
     ) -> Option<Plain<'a>> {
+        let role = rules.ports.get(port)?;
+        if remembered.sources.len() <= port {
+            remembered.sources.resize_with(port + 1, Memory::default);
+        }
         Some(Plain {
             rules,
-            port,
-            role: rules.ports.get(port)?,
+            role,
             underlay: rules
                 .underlay
                 .as_ref()
                 .filter(|underlay| underlay.port == port),
-            remembered,
+            sources: &mut remembered.sources[port],
+            stages: &mut remembered.stages,
+            peers: &mut remembered.peers,
         })
     }
 
@@ -192,10 +202,9 @@ impl<'a> Plain<'a> {
             (identifier, u16::from_be_bytes([tag[2], tag[3]]), 18)
         };
         let is_group = group & 1 == 1;
-        let (way, enters) = self.source(mac, vlan)?;
+        let way = self.source(mac, vlan)?;
         (!is_group).then_some(Located {
             way,
-            enters,
             ether_type,
             offset,
             end: frame.len(),
@@ -203,14 +212,12 @@ impl<'a> Plain<'a> {
     }
 
     #[inline(always)]
-    fn source(&mut self, mac: [u8; 6], vlan: u16) -> Option<(Way, bool)> {
+    fn source(&mut self, mac: [u8; 6], vlan: u16) -> Option<Way> {
         let [a, b, c, d, e, f] = mac;
         let [high, low] = vlan.to_be_bytes();
         let word = u64::from_be_bytes([a, b, c, d, e, f, high, low]);
-        let (rules, role, port) = (self.rules, self.role, self.port);
-        self.remembered
-            .sources
-            .get(word, (word, port), || source(rules, role, mac, vlan))
+        let (rules, role) = (self.rules, self.role);
+        self.sources.get(word, || source(rules, role, mac, vlan))
     }
 
     /// Whether the edge that a packet comes from takes it in: not if it goes to a group or to the forwarder itself, nor at
@@ -261,22 +268,20 @@ impl<'a> Plain<'a> {
             return None;
         }
         let rules = self.rules;
-        let hash = match peer {
-            IpAddr::V4(peer) => u64::from(peer.to_bits()),
-            IpAddr::V6(peer) => peer.to_bits() as u64,
+        let from = match peer {
+            // An address of IPv6 does not fit in a word.
+            IpAddr::V6(_) => *rules.peers.get(&peer)?,
+            IpAddr::V4(address) => {
+                let ask = || Some(Way(0).from(*rules.peers.get(&peer)?, 1));
+                self.peers.get(address.to_bits().into(), ask)?.hop()
+            }
         };
-        let ask = || rules.peers.get(&peer).copied();
-        let from = self.remembered.peers.get(hash, peer, ask)?;
-        let key = labels & WITHOUT_GUARD;
-        let way = self
-            .remembered
-            .stages
-            .get(key, key, || stage(rules, labels))?;
+        let ask = || stage(rules, labels);
+        let way = self.stages.get(labels & WITHOUT_GUARD, ask)?;
         let start = ethernet::HEADER_LENGTH + ip_length;
         let offset = start + CONTEXT;
         Some(Located {
             way: way.from(from, guard - 1),
-            enters: false,
             ether_type: match frame.get(offset)? >> 4 {
                 4 => ethernet::IPV4,
                 _ => ethernet::IPV6,
@@ -303,12 +308,12 @@ fn is_context(context: &[u8; CONTEXT], network: u32) -> bool {
 }
 
 #[cold]
-fn source(rules: &Rules, role: &Port, mac: [u8; 6], vlan: u16) -> Option<(Way, bool)> {
+fn source(rules: &Rules, role: &Port, mac: [u8; 6], vlan: u16) -> Option<Way> {
     if let Some(&hop) = role.edges.get(&vlan)
         && let Some(Hop::Edge(edge)) = rules.hop(hop)
     {
         let way = Way::new(edge.place, Direction::Forward);
-        return Some((way.from(hop, LOOP_GUARD), true));
+        return Some(Way(way.from(hop, LOOP_GUARD).0 | Way::ENTERED));
     }
     let gateway = role.gateways.get(&(vlan, MacAddress(mac)));
     let &(hop, side) = gateway.or_else(|| role.transparent.get(&vlan))?;
@@ -319,7 +324,7 @@ fn source(rules: &Rules, role: &Port, mac: [u8; 6], vlan: u16) -> Option<(Way, b
         Side::Egress => Way::new(attachment.stage_behind, Direction::Forward),
         Side::Ingress => Way::new(attachment.stage_before, Direction::Reverse),
     };
-    Some((way.from(hop, LOOP_GUARD), false))
+    Some(way.from(hop, LOOP_GUARD))
 }
 
 #[cold]
@@ -353,11 +358,21 @@ impl Ip<u64> {
     #[inline(always)]
     pub(crate) fn read(packet: &[u8]) -> Option<Self> {
         let start = Ipv4Start::read(packet)?;
-        let segment = packet.get(ipv4::HEADER_LENGTH..start.length as usize)?;
-        let (ports, tcp_flags) = read_transport(segment, start.protocol)?;
+        // Both headers in one piece, so that one comparison tells that they are there.
+        let headers = packet.first_chunk::<{ ipv4::HEADER_LENGTH + udp::HEADER_LENGTH }>()?;
+        let [.., a, b, c, d, high, low, _, _] = *headers;
+        let tcp_flags = if start.protocol == udp::PROTOCOL {
+            let datagram = u32::from(u16::from_be_bytes([high, low]));
+            let room = start.length.checked_sub(ipv4::HEADER_LENGTH as u32)?;
+            let right = (udp::HEADER_LENGTH as u32..=room).contains(&datagram);
+            right.then_some(0)?
+        } else {
+            let segment = packet.get(ipv4::HEADER_LENGTH..start.length as usize)?;
+            tcp_flags(segment, start.protocol)?
+        };
         Some(Ip {
             addresses: start.addresses,
-            ports,
+            ports: u32::from_be_bytes([a, b, c, d]),
             length: start.length,
             protocol: start.protocol,
             ttl: start.ttl,
@@ -368,13 +383,12 @@ impl Ip<u64> {
     /// The key of its connection at a place.
     #[inline(always)]
     pub(crate) fn key(&self, way: Way) -> Ipv4Key {
-        let reverse = u32::from(way.direction() == Direction::Reverse);
-        Ipv4Key::from_words(
-            way.place().0,
-            self.protocol,
-            self.addresses.rotate_left(reverse * 32),
-            self.ports.rotate_left(reverse * 16),
-        )
+        let (addresses, ports) = match way.direction() {
+            Direction::Forward => (self.addresses, self.ports),
+            Direction::Reverse => (self.addresses.rotate_left(32), self.ports.rotate_left(16)),
+        };
+        let place = way.place().0;
+        Ipv4Key::from_words(place, self.protocol, addresses, ports)
     }
 
     /// Where it goes.
@@ -390,10 +404,17 @@ impl Ip<[u128; 2]> {
     pub(crate) fn read(packet: &[u8]) -> Option<Self> {
         let start = Ipv6Start::read(packet)?;
         let segment = packet.get(ipv6::HEADER_LENGTH..start.length as usize)?;
-        let (ports, tcp_flags) = read_transport(segment, start.protocol)?;
+        let [a, b, c, d, high, low, ..] = *segment.first_chunk::<{ udp::HEADER_LENGTH }>()?;
+        let tcp_flags = if start.protocol == udp::PROTOCOL {
+            let datagram = usize::from(u16::from_be_bytes([high, low]));
+            let right = (udp::HEADER_LENGTH..=segment.len()).contains(&datagram);
+            right.then_some(0)?
+        } else {
+            tcp_flags(segment, start.protocol)?
+        };
         Some(Ip {
             addresses: start.addresses,
-            ports,
+            ports: u32::from_be_bytes([a, b, c, d]),
             length: start.length,
             protocol: start.protocol,
             ttl: start.hop_limit,
@@ -487,23 +508,11 @@ impl Ipv6Start {
     }
 }
 
-/// The ports in one word and the TCP flags of a right TCP or UDP header at the start of a packet's payload.
+/// The flags of a right TCP header at the start of a packet's payload; nothing for other protocols.
 #[inline(always)]
-fn read_transport(segment: &[u8], protocol: u8) -> Option<(u32, u8)> {
-    let [a, b, c, d, high, low, ..] = *segment.first_chunk::<{ udp::HEADER_LENGTH }>()?;
-    let ports = u32::from_be_bytes([a, b, c, d]);
-    match protocol {
-        udp::PROTOCOL => {
-            let length = usize::from(u16::from_be_bytes([high, low]));
-            let right = (udp::HEADER_LENGTH..=segment.len()).contains(&length);
-            right.then_some((ports, 0))
-        }
-        tcp::PROTOCOL => {
-            let header = segment.first_chunk::<{ tcp::HEADER_LENGTH }>()?;
-            let length = usize::from(header[12] >> 4) * 4;
-            let right = (tcp::HEADER_LENGTH..=segment.len()).contains(&length);
-            right.then_some((ports, header[13]))
-        }
-        _ => None,
-    }
+fn tcp_flags(segment: &[u8], protocol: u8) -> Option<u8> {
+    let header = segment.first_chunk::<{ tcp::HEADER_LENGTH }>()?;
+    let length = usize::from(header[12] >> 4) * 4;
+    let right = (tcp::HEADER_LENGTH..=segment.len()).contains(&length);
+    (right && protocol == tcp::PROTOCOL).then_some(header[13])
 }

@@ -1,6 +1,7 @@
 //! Packets that need no decision: their connection is known and so is its way out. Packets alike leave in one run.
 
-use super::{AsOf, Burst, Lane, NO_EDGE};
+use super::{AsOf, Burst, Lane};
+use crate::arrival::spend_time_to_live;
 use crate::counters::Drop;
 use crate::exits::{Exit, ExitKind};
 use crate::family::Family;
@@ -9,9 +10,9 @@ use crate::pipeline::{Output, Pipeline, ends, flow_direction};
 use crate::plain::Way;
 use crate::registry::HopId;
 use crate::rules::Rules;
-use flow::BURST;
+use flow::{BURST, FlowTable, Found};
 use std::ops::Range;
-use wire::ethernet;
+use wire::{ethernet, tcp};
 
 /// Packets that come one behind the other, by the same way, and leave to the same hop.
 #[derive(Clone, Copy)]
@@ -84,7 +85,9 @@ impl<F: Frame> Pipeline<F> {
             };
             let (way, shape) = (ways[at], shapes[at]);
             let (towards, origin) = ends(found.hops, way.direction());
-            if origin != way.hop() || edge_slots[at] != NO_EDGE {
+            // A SYN that enters may have to offer less.
+            let is_syn = shape.tcp_flags & tcp::SYN != 0;
+            if origin != way.hop() || (way.entered() && is_syn) {
                 return at - start;
             }
             if last != Some((way, towards)) {
@@ -104,15 +107,15 @@ impl<F: Frame> Pipeline<F> {
             if shape.length > limit {
                 return at - start;
             }
-            let direction = flow_direction(way.direction());
-            match lanes[at] {
-                Lane::V6 => self
-                    .v6
-                    .on_packet(found.position, shape.tcp_flags, direction, now),
-                _ => self
-                    .v4
-                    .on_packet(found.position, shape.tcp_flags, direction, now),
-            };
+            let (direction, flags) = (flow_direction(way.direction()), shape.tcp_flags);
+            let edge_slot = usize::from(edge_slots[at]) % BURST;
+            if lanes[at] == Lane::V6 {
+                let entry = way.entered().then_some(v6.edges.found[edge_slot]);
+                note(&mut self.v6, found, entry.flatten(), flags, direction, now);
+            } else {
+                let entry = way.entered().then_some(v4.edges.found[edge_slot]);
+                note(&mut self.v4, found, entry.flatten(), flags, direction, now);
+            }
             let run = &mut runs.runs[(runs.count - 1) % BURST];
             run.packets += 1;
             run.bytes += u64::from(shape.length);
@@ -183,16 +186,38 @@ impl<F: Frame> Pipeline<F> {
     }
 }
 
+/// Notes a packet in its connection's entry, and in that of the edge it entered at.
+#[inline(always)]
+fn note<K: Family>(
+    table: &mut FlowTable<K>,
+    found: Found,
+    at_edge: Option<Found>,
+    tcp_flags: u8,
+    direction: flow::Direction,
+    now: u32,
+) {
+    if let Some(at_edge) = at_edge {
+        let seen = flow::Direction::Forward;
+        table.on_packet(at_edge.position, tcp_flags, seen, now);
+    }
+    table.on_packet(found.position, tcp_flags, direction, now);
+}
+
 /// Puts the header of a way out in front of a packet; nothing when its buffer has no room.
 #[inline(always)]
 fn leave<F: Frame>(burst: &Burst, at: usize, exit: &Exit, labels: u64, mut frame: F) -> Option<F> {
     let shape = burst.shapes[at];
     let length = shape.length;
+    let is_v6 = burst.lanes[at] == Lane::V6;
+    if burst.ways[at].entered()
+        && let Some(packet) = frame.data_mut().get_mut(usize::from(shape.offset)..)
+    {
+        spend_time_to_live(packet, is_v6);
+    }
     if !frame.reframe(usize::from(shape.offset), length as usize, exit.length()) {
         return None;
     }
     let slot = usize::from(burst.slots[at]) % BURST;
-    let is_v6 = burst.lanes[at] == Lane::V6;
     if exit.kind == ExitKind::Attachment {
         let ether_type = if is_v6 {
             ethernet::IPV6

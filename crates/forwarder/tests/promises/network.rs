@@ -43,6 +43,17 @@ pub struct Delivery {
 /// What an instance does to a packet before it sends it on; `true` for forward packets. False drops it.
 pub type Behaviour = Box<dyn FnMut(&mut Vec<u8>, bool) -> bool>;
 
+/// How frames reach a forwarder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Each as soon as it is there.
+    AtOnce,
+    /// All that wait at a port, in their order.
+    PortByPort,
+    /// The same, in bursts.
+    Bursts,
+}
+
 /// Everything, and the frames under way.
 pub struct Network {
     pub plan: Plan,
@@ -60,6 +71,8 @@ pub struct Network {
     pub labelled: Vec<Vec<u8>>,
     /// Loop protection of the simulation itself.
     budget: usize,
+    /// How frames reach a forwarder.
+    pub service: Service,
 }
 
 /// The Ethernet address of a port, which is its name's, whatever its position in the rules.
@@ -97,6 +110,7 @@ impl Network {
             tunnelled: Vec::new(),
             labelled: Vec::new(),
             budget: 0,
+            service: Service::AtOnce,
         };
         network.apply();
         network
@@ -160,21 +174,42 @@ impl Network {
             .unwrap_or_else(|| panic!("{name}: {ports:?}"))
     }
 
+    /// Lets frames arrive at ports, in their order.
+    pub fn inject_all(&mut self, frames: &[(usize, String, Vec<u8>)]) -> Vec<Delivery> {
+        for (site, port, frame) in frames {
+            let port = self.port(*site, port);
+            self.queue.push_back((*site, port, frame.clone()));
+        }
+        self.run()
+    }
+
     fn run(&mut self) -> Vec<Delivery> {
         self.visits.clear();
         self.budget = 10_000;
         while let Some((site, port, frame)) = self.queue.pop_front() {
             self.budget -= 1;
             assert!(self.budget > 0, "frames go round and round");
+            let mut frames = vec![HeapFrame::new(&frame)];
+            if self.service != Service::AtOnce {
+                let here =
+                    |waiting: &(usize, usize, Vec<u8>)| (waiting.0, waiting.1) == (site, port);
+                let waiting = std::mem::take(&mut self.queue).into_iter();
+                let (same, others): (Vec<_>, Vec<_>) = waiting.partition(here);
+                frames.extend(same.iter().map(|(.., frame)| HeapFrame::new(frame)));
+                self.queue = others.into();
+            }
             let node = &mut self.nodes[site];
             let mut out = Output::default();
-            node.pipeline.process(
-                &node.rules,
-                port,
-                HeapFrame::new(&frame),
-                self.now,
-                &mut out,
-            );
+            if self.service == Service::Bursts {
+                let (rules, now) = (&node.rules, self.now);
+                node.pipeline
+                    .process_burst(rules, port, &mut frames, now, &mut out);
+                assert!(frames.is_empty());
+            }
+            for frame in frames {
+                node.pipeline
+                    .process(&node.rules, port, frame, self.now, &mut out);
+            }
             self.take(site, out);
         }
         std::mem::take(&mut self.deliveries)

@@ -20,7 +20,7 @@ impl Draw {
     }
 }
 
-fn platform(draw: &mut Draw) -> Plan {
+pub fn platform(draw: &mut Draw) -> Plan {
     let sites = 1 + draw.below(4);
     let mut vnfs = Vec::new();
     for position in 0..draw.below(5) {
@@ -54,7 +54,7 @@ fn platform(draw: &mut Draw) -> Plan {
 }
 
 /// Changes weights, drains instances that have company, and adds instances.
-fn change(plan: &mut Plan, draw: &mut Draw, step: usize) {
+pub fn change(plan: &mut Plan, draw: &mut Draw, step: usize) {
     let sites = plan.sites;
     for (position, instances) in plan.chains[0].vnfs.iter_mut().enumerate() {
         match draw.below(4) {
