@@ -66,7 +66,7 @@ pub use engine::HashFunction;
 pub use entry::{FlowEntry, Found, Hops, Position};
 pub use file::ReopenError;
 pub use key::{FlowKey, Ipv4Key, Ipv6Key};
-pub use lookup::BURST;
+pub use lookup::{BURST, FETCH, Lookups};
 pub use memory::{Pages, ReserveError};
 pub use scan::{AgeStep, Scan, Verdict, Visited};
 pub use state::{Direction, State};

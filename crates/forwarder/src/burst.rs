@@ -17,7 +17,7 @@ use crate::plain::{Ip, Plain, Remembered, Way};
 use crate::registry::PlaceId;
 use crate::rules::{Hop, Rules};
 use ahead::Runs;
-use flow::{BURST, FlowTable, Found, Ipv4Key, Ipv6Key};
+use flow::{BURST, FETCH, FlowTable, Found, Ipv4Key, Ipv6Key, Lookups};
 use wire::ethernet;
 use wire::steering::Direction;
 
@@ -61,28 +61,35 @@ pub(crate) struct Burst {
 }
 
 /// Connections to look up, of one family.
-struct Connections<K> {
+struct Connections<K: Family> {
     stages: Keys<K>,
     edges: Keys<K>,
 }
 
 /// Keys and what is found of them.
-struct Keys<K> {
+struct Keys<K: Family> {
     keys: [K; BURST],
+    lookups: Lookups<K>,
     found: [Option<Found>; BURST],
     /// Positions in the burst.
     packets: [u8; BURST],
     count: usize,
 }
 
-impl<K: Copy> Keys<K> {
+impl<K: Family> Keys<K> {
     fn new(none: K) -> Keys<K> {
         Keys {
+            lookups: Lookups::new(&none),
             keys: [none; BURST],
             found: [None; BURST],
             packets: [0; BURST],
             count: 0,
         }
+    }
+
+    fn clear(&mut self) {
+        self.count = 0;
+        self.lookups.clear();
     }
 
     /// Adds the key of a packet; returns its position.
@@ -95,6 +102,29 @@ impl<K: Copy> Keys<K> {
         at as u8
     }
 
+    /// Asks memory for the entries of keys, once enough of them have come.
+    #[inline(always)]
+    fn fetch_some(&mut self, table: &FlowTable<K>) {
+        if self.count >= self.lookups.count() + FETCH {
+            self.fetch(table);
+        }
+    }
+
+    #[inline(never)]
+    fn fetch(&mut self, table: &FlowTable<K>) {
+        let new = self.lookups.count()..self.count.min(BURST);
+        if let Some(keys) = self.keys.get(new) {
+            table.fetch(keys, &mut self.lookups);
+        }
+    }
+
+    fn look_up(&mut self, table: &FlowTable<K>) {
+        if self.count > 0 {
+            self.fetch(table);
+            table.answer(&self.lookups, &mut self.found);
+        }
+    }
+
     /// A key and what was found of it.
     #[inline(always)]
     fn get(&self, slot: u8) -> (&K, Option<Found>) {
@@ -103,16 +133,7 @@ impl<K: Copy> Keys<K> {
     }
 }
 
-impl<K: Family> Keys<K> {
-    fn look_up(&mut self, table: &FlowTable<K>) {
-        let count = self.count.min(BURST);
-        if count > 0 {
-            table.lookup_batch(&self.keys[..count], &mut self.found[..count]);
-        }
-    }
-}
-
-impl<K: Copy> Connections<K> {
+impl<K: Family> Connections<K> {
     fn new(none: K) -> Connections<K> {
         Connections {
             stages: Keys::new(none),
@@ -160,10 +181,12 @@ impl Burst {
         }
     }
 
-    /// Reads the plain packets among some frames.
-    fn read<F: Frame>(&mut self, rules: &Rules, port: usize, frames: &[F]) {
-        (self.v4.stages.count, self.v4.edges.count) = (0, 0);
-        (self.v6.stages.count, self.v6.edges.count) = (0, 0);
+    /// Reads the plain packets among some frames, and has their entries come from memory meanwhile.
+    fn read<F: Frame>(&mut self, rules: &Rules, port: usize, frames: &[F], pipeline: &Pipeline<F>) {
+        self.v4.stages.clear();
+        self.v4.edges.clear();
+        self.v6.stages.clear();
+        self.v6.edges.clear();
         self.lanes = [Lane::Long; BURST];
         self.edge_slots = [NO_EDGE; BURST];
         let Some(mut plain) = Plain::new(rules, port, &mut self.remembered) else {
@@ -193,8 +216,10 @@ impl Burst {
                     if !way.entered() {
                         self.slots[at] = self.v4.stages.push(ip.key(way), at);
                         self.lanes[at] = Lane::V4;
+                        self.v4.stages.fetch_some(&pipeline.v4);
                     } else if plain.may_enter(way, ip.destination(), ip.ttl) {
                         self.v4.edges.push(ip.key(way), at);
+                        self.v4.edges.fetch_some(&pipeline.v4);
                     }
                 }
                 ethernet::IPV6 => {
@@ -205,8 +230,10 @@ impl Burst {
                     if !way.entered() {
                         self.slots[at] = self.v6.stages.push(ip.key(way), at);
                         self.lanes[at] = Lane::V6;
+                        self.v6.stages.fetch_some(&pipeline.v6);
                     } else if plain.may_enter(way, ip.destination(), ip.ttl) {
                         self.v6.edges.push(ip.key(way), at);
+                        self.v6.edges.fetch_some(&pipeline.v6);
                     }
                 }
                 _ => {}
@@ -329,7 +356,7 @@ impl<F: Frame> Pipeline<F> {
         let mut frames = frames.drain(..);
         while frames.len() > 0 {
             let count = frames.len().min(BURST);
-            burst.read(rules, port, &frames.as_slice()[..count]);
+            burst.read(rules, port, &frames.as_slice()[..count], self);
             burst.look_up(rules, self);
             let as_of = AsOf {
                 changes: self.flow_changes,

@@ -8,7 +8,6 @@ use crate::network::{Delivery, HOST_MAC, Network, Service, port_mac};
 use crate::plan::{Edge, edge_port};
 use crate::random::{Draw, change, platform};
 use flow::FlowEntry;
-use std::fmt::Debug;
 use wire::fragment::fragment_v4;
 use wire::{FiveTuple, ipv4, tcp, udp};
 
@@ -138,10 +137,9 @@ fn drawn_again(draw: &mut Draw, sites: usize, tunnelled: &[Vec<u8>]) -> Option<F
     Some((draw.below(sites), "wan".into(), frame))
 }
 
-fn sorted<K: Debug>(entries: &[FlowEntry<K>]) -> Vec<String> {
-    let mut lines: Vec<String> = entries.iter().map(|entry| format!("{entry:?}")).collect();
-    lines.sort();
-    lines
+fn sorted<K: Copy + Ord>(mut entries: Vec<FlowEntry<K>>) -> Vec<FlowEntry<K>> {
+    entries.sort_by_key(|entry| entry.key);
+    entries
 }
 
 fn delivered(deliveries: &[Delivery]) -> Vec<(&str, u16, &[u8])> {
@@ -162,15 +160,15 @@ fn assert_equal(single: &mut Network, bursts: &mut Network, what: &str) {
         let (counters, others) = (&one.pipeline.counters, &other.pipeline.counters);
         assert_eq!(counters, others, "{what}");
         let ((v4, v6), (other_v4, other_v6)) = (one.pipeline.flows(now), other.pipeline.flows(now));
-        assert_eq!(sorted(&v4), sorted(&other_v4), "{what}");
-        assert_eq!(sorted(&v6), sorted(&other_v6), "{what}");
+        assert_eq!(sorted(v4), sorted(other_v4), "{what}");
+        assert_eq!(sorted(v6), sorted(other_v6), "{what}");
     }
 }
 
 #[test]
 fn the_quick_way_and_the_long_way_come_to_the_same() {
     let rounds = std::env::var("SWITCHBOARD_TEST_ROUNDS");
-    let rounds: u64 = rounds.map_or(10, |text| text.parse().expect("a number of rounds"));
+    let rounds: u64 = rounds.map_or(5, |text| text.parse().expect("a number of rounds"));
     let (mut passed, mut over_underlay) = (0, 0);
     for seed in 0..rounds {
         let mut draw = Draw(seed);
@@ -183,7 +181,7 @@ fn the_quick_way_and_the_long_way_come_to_the_same() {
         let (mut single, mut bursts) = (Network::new(plan.clone()), Network::new(plan.clone()));
         single.service = Service::PortByPort;
         bursts.service = Service::Bursts;
-        for step in 0..8 {
+        for step in 0..6 {
             let mut frames = Vec::new();
             for _ in 0..draw.below(120) {
                 let chain = &plan.chains[0];
@@ -203,7 +201,7 @@ fn the_quick_way_and_the_long_way_come_to_the_same() {
             for network in [&mut single, &mut bursts] {
                 let mut draw = Draw(draw.0);
                 network.silent = draw.below(5) == 0;
-                for _ in 0..draw.below(40) {
+                for _ in 0..draw.below(12) {
                     network.tick();
                 }
                 network.change(|plan| change(plan, &mut draw, step));
@@ -213,6 +211,6 @@ fn the_quick_way_and_the_long_way_come_to_the_same() {
         }
         over_underlay += single.tunnelled.len();
     }
-    assert!(passed > 100 * rounds as usize, "{passed} packets passed");
-    assert!(over_underlay > 100 * rounds as usize, "{over_underlay}");
+    assert!(passed > 50 * rounds as usize, "{passed} packets passed");
+    assert!(over_underlay > 50 * rounds as usize, "{over_underlay}");
 }
