@@ -18,7 +18,7 @@ use experiments::Setup;
 /// The backbones: file, name in figures, chains, seeds.
 const SETUPS: [(&str, &str, usize, u64); 2] = [
     ("AttMpls", "attmpls", 10_000, 3),
-    ("Cogentco", "cogentco", 2_000, 1),
+    ("Cogentco", "cogentco", 1_000, 1),
 ];
 
 fn main() {

@@ -210,6 +210,16 @@ impl Instance {
             && route.sites.iter().enumerate().all(deployed)
     }
 
+    /// Takes a VNF away from the sites for which `closed` holds; its rows stay, unused.
+    pub fn close(&mut self, vnf: usize, closed: impl Fn(&u32) -> bool) {
+        let sites = &mut self.vnfs[vnf];
+        sites.deployments.retain(|(site, _)| !closed(site));
+        let place = |(site, _): &(u32, u32)| self.site_place[*site as usize];
+        sites.places = sites.deployments.iter().map(place).collect();
+        sites.places.sort_unstable();
+        sites.places.dedup();
+    }
+
     /// What an unstated `minimum_share` means here.
     pub fn demand(&self) -> Demand {
         self.demand

@@ -171,11 +171,12 @@ fn evaluate(
 ) -> Result<(Solution, Vec<f64>), Infeasible> {
     let mut instance = base.clone();
     for (vnf, candidates) in search.candidates.iter().enumerate() {
-        for &site in candidates.iter().filter(|s| !placed[vnf].contains(s)) {
-            if let Some(row) = instance.vnf_row(vnf, site) {
-                instance.capacity[row] = 0.0;
-            }
-        }
+        // Gone altogether: a VNF without load would slip through a capacity of zero.
+        let closed = |site: &u32| {
+            let site = *site as usize;
+            candidates.contains(&site) && !placed[vnf].contains(&site)
+        };
+        instance.close(vnf, closed);
     }
     if capacitated {
         lp::solve_with_prices(extended, &instance, Objective::Latency, options, monitor)

@@ -214,11 +214,11 @@ pub fn keeps_limits(
         && limits.use_links.iter().all(|l| crossed.contains(l))
 }
 
-/// A program with a share for every route that keeps the limits: the answer for small models by another way, and the
-/// columns by commodity and route. With `most_routes`, chains are held to their number of routes by whole variables.
+/// A program with a share for every route that keeps the limits: the answer for small models by another way. With `most_routes`, chains are held to their number of routes by whole variables.
 pub struct RouteProgram {
     pub program: te::arc::Program,
-    pub columns: Vec<(usize, te::instance::Route, usize)>,
+    /// Program row of each row of the instance that anything loads.
+    pub capacity_rows: std::collections::BTreeMap<usize, usize>,
 }
 
 impl RouteProgram {
@@ -234,7 +234,7 @@ impl RouteProgram {
         };
         let scale = (objective == Objective::Scale).then(|| program.column(1.0, f64::INFINITY));
         let mut loads: Vec<Vec<(usize, f64)>> = vec![Vec::new(); instance.rows()];
-        let mut columns = Vec::new();
+        let mut capacity_rows = std::collections::BTreeMap::new();
         let mut used: std::collections::BTreeMap<(u32, te::instance::Route), Vec<usize>> =
             Default::default();
         for (c, commodity) in instance.commodities.iter().enumerate() {
@@ -259,7 +259,6 @@ impl RouteProgram {
                 used.entry((commodity.chain, route.clone()))
                     .or_default()
                     .push(x);
-                columns.push((c, route, x));
             }
             let least = if commodity.mandatory || objective != Objective::Throughput {
                 1.0
@@ -276,6 +275,7 @@ impl RouteProgram {
                 }
                 None => instance.capacity[row],
             };
+            capacity_rows.insert(row, program.rows.len());
             program.rows.push((f64::NEG_INFINITY, limit, entries));
         }
         program.integer = vec![false; program.cost.len()];
@@ -295,7 +295,10 @@ impl RouteProgram {
                 program.rows.push((0.0, *most as f64, count));
             }
         }
-        RouteProgram { program, columns }
+        RouteProgram {
+            program,
+            capacity_rows,
+        }
     }
 
     /// The optimum in the objective's unit; none when infeasible.

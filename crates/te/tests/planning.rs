@@ -1,0 +1,288 @@
+//! Plans: cloud capacity against HiGHS, placement against every placement there is.
+
+mod support;
+
+use support::{RouteProgram, checked, random_model};
+use te::instance::{Demand, Instance};
+use te::lp::{self, Monitor, Options};
+use te::model::{Deployment, Model};
+use te::plan::{cloud, placement};
+use te::solution::Objective;
+
+fn options(gap: f64) -> Options {
+    Options {
+        gap,
+        ..Options::default()
+    }
+}
+
+/// Largest factor with `added` capacity anywhere: with b_s the capacity added for each unit of t = 1/α, the rows of a site
+/// are load ≤ t·m_s + b_s, those of its VNFs grow in proportion, and Σ b_s ≤ t·A.
+fn cloud_reference(model: &Model, instance: &Instance, added: f64) -> Option<f64> {
+    let mut reference = RouteProgram::new(model, instance, Objective::Scale, false);
+    let program = &mut reference.program;
+    let extra: Vec<usize> = model
+        .sites
+        .iter()
+        .map(|_| program.column(0.0, f64::INFINITY))
+        .collect();
+    let t = 0;
+    let mut budget: Vec<(usize, f64)> = extra.iter().map(|&b| (b, 1.0)).collect();
+    budget.push((t, -added));
+    program.rows.push((f64::NEG_INFINITY, 0.0, budget));
+    for (site, &b) in extra.iter().enumerate() {
+        let mut rows = vec![(instance.links + site, 1.0)];
+        for vnf in 0..model.vnfs.len() {
+            if let Some(row) = instance.vnf_row(vnf, site) {
+                rows.push((row, instance.capacity[row] / model.sites[site].capacity));
+            }
+        }
+        for (row, growth) in rows {
+            if let Some(at) = reference.capacity_rows.get(&row) {
+                program.rows[*at].2.push((b, -growth));
+            }
+        }
+    }
+    program.integer.resize(program.cost.len(), false);
+    reference
+        .solve(Objective::Scale)
+        .filter(|v| v.is_finite() && *v < 1e9)
+}
+
+#[test]
+fn cloud_plans_agree_with_highs_and_beat_an_even_spread() {
+    let (mut compared, mut better) = (0, 0);
+    for seed in 9000..9080 {
+        let model = random_model(seed);
+        let instance = Instance::new(&model, Demand::Full).expect("background fits");
+        if (0..instance.commodities.len())
+            .map(|c| support::all_routes(&instance, c).len())
+            .sum::<usize>()
+            > 2000
+        {
+            continue;
+        }
+        for added in [50.0, 1000.0] {
+            let Some(expected) = cloud_reference(&model, &instance, added) else {
+                continue;
+            };
+            let plan =
+                cloud::plan(&model, added, &options(1e-6), &Monitor::default()).expect("routes");
+            let bound = plan.solution.bound.expect("proved");
+            assert!(
+                (plan.solution.value - expected).abs() <= 3e-6 * expected
+                    && (bound - expected).abs() <= 3e-6 * expected,
+                "seed {seed} +{added}: {} bounded by {bound} against {expected}",
+                plan.solution.value
+            );
+            let spent: f64 = plan.added.iter().sum();
+            assert!(
+                spent <= added * (1.0 + 1e-9) && plan.added.iter().all(|a| *a >= 0.0),
+                "{spent} of {added}"
+            );
+            assert!(
+                plan.uniform <= plan.solution.value * (1.0 + 1e-5),
+                "an even spread is a plan too"
+            );
+            let planned = Instance::new(&plan.model, Demand::Full).expect("background fits");
+            assert_eq!(
+                checked(&plan.model, &planned, &plan.solution).violations,
+                Vec::<String>::new()
+            );
+            compared += 1;
+            better += usize::from(plan.uniform < plan.solution.value * 0.99);
+        }
+    }
+    assert!(
+        compared > 60 && better > 15,
+        "{compared} compared, {better} better than an even spread"
+    );
+}
+
+/// All ways to choose `count` of `from`.
+fn choices(from: &[usize], count: usize) -> Vec<Vec<usize>> {
+    if count == 0 {
+        return vec![Vec::new()];
+    }
+    let mut all = Vec::new();
+    for (i, &first) in from.iter().enumerate() {
+        for mut rest in choices(&from[i + 1..], count - 1) {
+            rest.insert(0, first);
+            all.push(rest);
+        }
+    }
+    all
+}
+
+/// The least latency over every placement, each solved exactly; none when no placement carries the demand.
+fn every_placement(model: &Model, new_sites: &[usize], capacitated: bool) -> Option<f64> {
+    let per_vnf: Vec<Vec<Vec<usize>>> = model
+        .vnfs
+        .iter()
+        .zip(new_sites)
+        .map(|(vnf, count)| {
+            let free: Vec<usize> = (0..model.sites.len())
+                .filter(|s| !vnf.deployments.iter().any(|d| d.site == *s))
+                .collect();
+            choices(&free, *count)
+        })
+        .collect();
+    let mut best: Option<f64> = None;
+    let total: usize = per_vnf.iter().map(Vec::len).product();
+    for number in 0..total {
+        let mut rest = number;
+        let mut changed = model.clone();
+        for (vnf, options) in changed.vnfs.iter_mut().zip(&per_vnf) {
+            for &site in &options[rest % options.len()] {
+                vnf.deployments.push(Deployment {
+                    site,
+                    capacity: model.sites[site].capacity,
+                });
+            }
+            rest /= options.len();
+        }
+        let mut instance = Instance::new(&changed, Demand::Full).expect("background fits");
+        if !capacitated {
+            instance
+                .capacity
+                .iter_mut()
+                .for_each(|c| *c = f64::INFINITY);
+        }
+        let value = if capacitated {
+            lp::solve(
+                &changed,
+                &instance,
+                Objective::Latency,
+                &options(1e-6),
+                &Monitor::default(),
+            )
+            .ok()
+            .map(|s| s.value)
+        } else {
+            let cheapest = |c: usize| {
+                let routes = support::all_routes(&instance, c);
+                let commodity = &instance.commodities[c];
+                routes
+                    .iter()
+                    .map(|r| instance.weighted_latency(commodity, r))
+                    .fold(f64::INFINITY, f64::min)
+            };
+            Some((0..instance.commodities.len()).map(cheapest).sum())
+        };
+        best = match (best, value) {
+            (Some(a), Some(b)) => Some(f64::min(a, b)),
+            (a, b) => a.or(b),
+        };
+    }
+    best
+}
+
+fn placements_against_enumeration(
+    capacitated: bool,
+    seeds: std::ops::Range<u64>,
+) -> (usize, usize, f64) {
+    let (mut compared, mut reached, mut largest_gap) = (0, 0, 0.0f64);
+    for seed in seeds {
+        let mut model = random_model(seed);
+        // Half the demand, so that capacities matter and something fits.
+        for chain in &mut model.chains {
+            chain
+                .forward_mbps
+                .iter_mut()
+                .chain(&mut chain.reverse_mbps)
+                .for_each(|mbps| *mbps *= 0.5);
+        }
+        let free = |vnf: usize| model.sites.len() - model.vnfs[vnf].deployments.len();
+        let new_sites: Vec<usize> = (0..model.vnfs.len())
+            .map(|f| free(f).min(usize::from(f < 2) + usize::from(f == 0)))
+            .collect();
+        if new_sites.iter().all(|n| *n == 0) {
+            continue;
+        }
+        let plan = placement::plan(
+            &model,
+            &new_sites,
+            capacitated,
+            &options(1e-6),
+            &Monitor::default(),
+        );
+        let Some(expected) = every_placement(&model, &new_sites, capacitated) else {
+            assert!(
+                plan.is_err(),
+                "seed {seed}: a plan where no placement carries the demand"
+            );
+            continue;
+        };
+        let plan =
+            plan.unwrap_or_else(|e| panic!("seed {seed}: {e} where {expected} can be reached"));
+        let (value, bound) = (plan.solution.value, plan.solution.bound.expect("proved"));
+        let slack = 2e-6 * expected.max(1e-9);
+        assert!(
+            bound <= expected + slack,
+            "seed {seed}: bound {bound} above the optimum {expected}"
+        );
+        assert!(
+            value >= expected - slack,
+            "seed {seed}: {value} beats every placement, {expected}"
+        );
+        for (vnf, count) in new_sites.iter().enumerate() {
+            assert_eq!(
+                plan.placed.iter().filter(|p| p.0 == vnf).count(),
+                *count,
+                "seed {seed}"
+            );
+        }
+        let planned = Instance::new(&plan.model, Demand::Full).expect("background fits");
+        if capacitated {
+            assert_eq!(
+                checked(&plan.model, &planned, &plan.solution).violations,
+                Vec::<String>::new(),
+                "seed {seed}"
+            );
+        }
+        assert!(
+            value <= plan.before * (1.0 + 1e-6),
+            "seed {seed}: new sites never hurt"
+        );
+        compared += 1;
+        reached += usize::from(value <= expected * (1.0 + 1e-4) + 1e-9);
+        largest_gap = largest_gap.max(plan.solution.gap().unwrap_or(1.0));
+    }
+    (compared, reached, largest_gap)
+}
+
+#[test]
+fn uncapacitated_placements_against_every_placement() {
+    let (compared, reached, gap) = placements_against_enumeration(false, 9200..9260);
+    eprintln!("uncapacitated: {reached} of {compared} optimal, largest certified gap {gap:.4}");
+    assert!(
+        compared > 25 && reached * 10 >= compared * 9,
+        "{reached} of {compared}"
+    );
+}
+
+#[test]
+fn capacitated_placements_against_every_placement() {
+    let (compared, reached, gap) = placements_against_enumeration(true, 9300..9360);
+    eprintln!("capacitated: {reached} of {compared} optimal, largest certified gap {gap:.4}");
+    assert!(
+        compared > 20 && reached * 10 >= compared * 8,
+        "{reached} of {compared}"
+    );
+}
+
+#[test]
+fn more_new_sites_than_there_are_is_infeasible_and_named() {
+    let model = random_model(9200);
+    let mut new_sites = vec![0; model.vnfs.len()];
+    new_sites[0] = model.sites.len() + 1;
+    let error = placement::plan(
+        &model,
+        &new_sites,
+        true,
+        &options(1e-3),
+        &Monitor::default(),
+    )
+    .expect_err("too many");
+    assert_eq!(error.constraints, [format!("VNF {}", model.vnfs[0].id)]);
+}
