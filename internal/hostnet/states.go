@@ -9,15 +9,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LinkStates says of every interface whether it is up and has a carrier, as Up does, by one request to the kernel.
-func (n *Namespace) LinkStates() (map[string]bool, error) {
+// LinkState is what is known of an interface.
+type LinkState struct {
+	Index int
+	MAC   net.HardwareAddr
+	// Up says that it is up and has a carrier, as Namespace.Up does.
+	Up bool
+}
+
+// Links lists every interface by name, by one request to the kernel.
+func (n *Namespace) Links() (map[string]LinkState, error) {
 	links, err := n.links.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("interfaces of %s: %w", n.Name, err)
 	}
-	states := make(map[string]bool, len(links))
+	states := make(map[string]LinkState, len(links))
 	for _, link := range links {
-		states[link.Attrs().Name] = isUp(link.Attrs())
+		states[link.Attrs().Name] = LinkState{Index: link.Attrs().Index, MAC: link.Attrs().HardwareAddr, Up: isUp(link.Attrs())}
+	}
+	return states, nil
+}
+
+// LinkStates says of every interface whether it is up.
+func (n *Namespace) LinkStates() (map[string]bool, error) {
+	links, err := n.Links()
+	if err != nil {
+		return nil, err
+	}
+	states := make(map[string]bool, len(links))
+	for name, link := range links {
+		states[name] = link.Up
 	}
 	return states, nil
 }

@@ -3,6 +3,7 @@ package hostnet
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -33,18 +34,18 @@ func (n *Namespace) EnsureVLANTag(name string, identifier uint16) error {
 		return fmt.Errorf("clsact on %s in %s: %w", name, n.Name, err)
 	}
 	// The program itself names the VLAN, so a filter of another identifier is replaced.
-	if err := n.ensureProgram(link, netlink.HANDLE_MIN_EGRESS, pushTag(identifier)); err != nil {
+	if err := n.ensureProgram(link, netlink.HANDLE_MIN_EGRESS, vlanFilterName, pushTag(identifier)); err != nil {
 		return fmt.Errorf("VLAN %d of %s in %s: %w", identifier, name, n.Name, err)
 	}
-	if err := n.ensureProgram(link, netlink.HANDLE_MIN_INGRESS, popTag()); err != nil {
+	if err := n.ensureProgram(link, netlink.HANDLE_MIN_INGRESS, vlanFilterName, popTag()); err != nil {
 		return fmt.Errorf("VLAN %d of %s in %s: %w", identifier, name, n.Name, err)
 	}
 	return nil
 }
 
-func (n *Namespace) ensureProgram(link netlink.Link, parent uint32, instructions asm.Instructions) error {
+func (n *Namespace) ensureProgram(link netlink.Link, parent uint32, filter string, instructions asm.Instructions) error {
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "switchboard_tag", Type: ebpf.SchedCLS, Instructions: instructions, License: "Apache-2.0",
+		Name: strings.ReplaceAll(filter, "-", "_"), Type: ebpf.SchedCLS, Instructions: instructions, License: "Apache-2.0",
 	})
 	if err != nil {
 		return fmt.Errorf("load program: %w", err)
@@ -54,7 +55,7 @@ func (n *Namespace) ensureProgram(link netlink.Link, parent uint32, instructions
 		FilterAttrs: netlink.FilterAttrs{
 			LinkIndex: link.Attrs().Index, Parent: parent, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL,
 		},
-		Fd: program.FD(), Name: vlanFilterName, DirectAction: true,
+		Fd: program.FD(), Name: filter, DirectAction: true,
 	})
 }
 

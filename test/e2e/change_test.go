@@ -93,3 +93,59 @@ func TestDeadInstanceGetsNoNewConnections(t *testing.T) {
 		}
 	}
 }
+
+// TestInstanceThatBlackholesGetsNoNewConnections: an instance whose interfaces are all up and that lets nothing through is
+// noticed within a second, and the reason is told.
+func TestInstanceThatBlackholesGetsNoNewConnections(t *testing.T) {
+	l := useLaboratory(t)
+	for index, one := range []struct {
+		name         string
+		injury, heal []string
+		reason       string
+	}{
+		{"nothing is forwarded", []string{"sysctl", "-w", "net.ipv4.conf.all.forwarding=0"}, nil, "net.ipv4.conf.all.forwarding"},
+		{"a foreign table drops", []string{"nft", "add table ip foreign; add chain ip foreign f { type filter hook forward priority -5; policy drop; }"},
+			[]string{"nft", "delete table ip foreign"}, "table ip foreign"},
+	} {
+		t.Run(one.name, func(t *testing.T) {
+			port := uint16(5371 + index)
+			echoServer(t, l, "www", port)
+			c := chainSpec{name: fmt.Sprintf("hole-%d", index), customer: "acme", edge: "office-lan", vnfs: []string{"pair"},
+				match: fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["%d"]}`, port)}
+			l.activate(t, c)
+			server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
+			told := make(chan string, 1)
+			l.mustRun(t, "pair-west-1", one.injury...)
+			begun := time.Now()
+			go func() { told <- l.reasonOf("pair-west-1", begun.Add(3*time.Second)) }()
+			last := l.lastFailure(t, "acme-host", server, 3*time.Second)
+			if took := last.Sub(begun); took > time.Second {
+				t.Errorf("a connection begun %v after the injury failed", took)
+			} else {
+				t.Logf("the last connection that failed was begun %v after the injury", took)
+			}
+			if reason := <-told; !strings.Contains(reason, one.reason) {
+				t.Errorf("the reason is %q, want %q in it", reason, one.reason)
+			}
+			if one.heal != nil {
+				l.mustRun(t, "pair-west-1", one.heal...)
+			}
+			eventually(t, activation, func() error { return l.settled(t, c) })
+			if used := l.perInstance(t, "pair", port, l.openAndClose(t, "acme-host", server, 40)); used["pair-west-1"] == 0 {
+				t.Errorf("the instance that is well again gets no connections: %v", used)
+			}
+		})
+	}
+}
+
+// reasonOf waits until an instance is dead and returns why, as the command line shows it.
+func (l *laboratory) reasonOf(name string, deadline time.Time) string {
+	for time.Now().Before(deadline) {
+		output, err := l.switchboard("get", "instances", name)
+		if err == nil && strings.Contains(output, "Dead") {
+			return output
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return "it never was dead"
+}

@@ -37,7 +37,8 @@ type instance struct {
 	ports    map[string]string // the site's ends, by the link inside
 	paired   map[int]bool      // by index
 	applied  string            // ruleset in force
-	verified time.Time         // when the ruleset was last seen in the kernel
+	verified time.Time         // when rules and routes were last seen in the kernel
+	health   health
 	placed   map[vnf.Place]bool
 	problems map[vnf.Place]string
 }
@@ -103,6 +104,7 @@ func (in *instance) tryStep(ctx context.Context, site *hostnet.Namespace, r *rec
 
 // release lets go of the namespace, which stays.
 func (in *instance) release() {
+	in.health.close()
 	if in.handle != nil {
 		in.handle.Close()
 		in.handle = nil
@@ -136,6 +138,7 @@ func (in *instance) build(site, namespace *hostnet.Namespace, d *driver) error {
 	if err := prepare(namespace); err != nil {
 		return err
 	}
+	in.openProbes(namespace, d)
 	in.built, in.ports, in.paired, in.applied = true, ports, map[int]bool{}, ""
 	return nil
 }
@@ -213,33 +216,47 @@ func (in *instance) apply(ctx context.Context, namespace *hostnet.Namespace, rul
 	return nil
 }
 
-// probe checks that the instance can do its work: its links and interfaces are up, and every few seconds that its rules are
-// there.
+// probe checks that the instance can do its work: its links and interfaces are up, packets come through, and every few
+// seconds that its rules are there.
 func (in *instance) probe(ctx context.Context, namespace *hostnet.Namespace, d *driver) error {
-	states, err := namespace.LinkStates()
+	states, err := namespace.Links()
 	if err != nil {
 		return err
 	}
 	for _, link := range in.links(d) {
-		up, exists := states[link]
+		state, exists := states[link]
 		if !exists { // and so the site's end
 			in.ports = nil
 		}
-		if !up {
+		if !state.Up {
 			in.built = false // and repaired by the next step
 			return fmt.Errorf("interface %s in namespace %s is down or gone", link, namespace.Name)
 		}
 	}
 	for index := range in.paired {
 		for _, name := range []string{ingressName(index), egressName(index)} {
-			if d.kind == vnf.Gateway && !states[name] {
+			if d.kind == vnf.Gateway && !states[name].Up {
 				delete(in.paired, index)
 				return fmt.Errorf("interface %s in namespace %s is down or gone", name, namespace.Name)
 			}
 		}
 	}
-	if time.Since(in.verified) < verifyEvery {
-		return nil
+	if err := in.probeLanes(ctx, namespace, states, d); err != nil || time.Since(in.verified) < verifyEvery {
+		return err
+	}
+	return in.verify(ctx, namespace, d)
+}
+
+// verify looks for the rules, and puts back routes and variables that are not as they should be.
+func (in *instance) verify(ctx context.Context, namespace *hostnet.Namespace, d *driver) error {
+	if d.kind == vnf.Gateway {
+		err := prepareGateway(namespace)
+		for index := range in.paired {
+			err = errors.Join(err, ensureWays(namespace, index))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	family := "inet"
 	if d.kind == vnf.Transparent {

@@ -74,10 +74,12 @@ delete table inet switchboard
 table inet switchboard {
 	chain zones {
 		type filter hook prerouting priority raw; policy accept;
+		meta mark 0x5b000001 notrack accept
 		iifname { "i3", "e3" } ct zone set 3
 	}
 	chain forward {
 		type filter hook forward priority filter; policy drop;
+		meta mark 0x5b000001 accept
 		ct state established,related accept
 		ct state invalid drop
 		iifname "i3" oifname "e3" jump forward3

@@ -89,7 +89,21 @@ func ensurePair(namespace *hostnet.Namespace, index int, ingressMAC, egressMAC n
 		if err := hostnet.EnsureMacvlan(wanted, namespace, gatewayLink); err != nil {
 			return err
 		}
+		if err := namespace.SetSysctls(map[string]string{"net.ipv4.conf." + name + ".forwarding": "1",
+			"net.ipv6.conf." + name + ".forwarding": "1"}); err != nil {
+			return err
+		}
+		for _, flight := range probeFlights {
+			if err := namespace.EnsureNeighbour(name, flight.target, probeMAC); err != nil {
+				return err
+			}
+		}
 	}
+	return ensureWays(namespace, index)
+}
+
+// ensureWays makes rules and routes between a place's two interfaces.
+func ensureWays(namespace *hostnet.Namespace, index int) error {
 	// Packets that came in by one side take the table of the other.
 	if err := ensureWay(namespace, ingressName(index), egressName(index), egressTable(index)); err != nil {
 		return err
@@ -102,6 +116,11 @@ func ensureWay(namespace *hostnet.Namespace, in, out string, table int) error {
 	for _, way := range ways {
 		route := hostnet.Route{Destination: way.every, Via: way.gateway, Interface: out, OnLink: true, Table: table}
 		if err := namespace.EnsureRoute(route); err != nil {
+			return err
+		}
+		target := probeFlights[way.ipv6].target
+		probes := hostnet.Route{Destination: netip.PrefixFrom(target, target.BitLen()), Interface: out, Table: table}
+		if err := namespace.EnsureRoute(probes); err != nil {
 			return err
 		}
 		if err := namespace.EnsureRule(hostnet.Rule{Priority: rulePriority, Interface: in, Table: table, IPv6: way.ipv6}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/internal/hostnet"
 )
 
 // slot is a place in an instance with all that its rules need.
@@ -29,6 +30,7 @@ func filterRuleset(slots []slot) string {
 	fmt.Fprintf(&b, replaceTable, "inet")
 	writeZones(&b, slots)
 	b.WriteString("\tchain forward {\n\t\ttype filter hook forward priority filter; policy drop;\n")
+	passProbes(&b)
 	b.WriteString("\t\tct state established,related accept\n\t\tct state invalid drop\n")
 	for _, s := range slots {
 		fmt.Fprintf(&b, "\t\tiifname %q oifname %q jump forward%d\n", ingressName(s.index), egressName(s.index), s.index)
@@ -46,10 +48,16 @@ func filterRuleset(slots []slot) string {
 // writeZones gives each place a connection tracking zone, the same on both sides.
 func writeZones(b *strings.Builder, slots []slot) {
 	b.WriteString("\tchain zones {\n\t\ttype filter hook prerouting priority raw; policy accept;\n")
+	fmt.Fprintf(b, "\t\tmeta mark %#x notrack accept\n", hostnet.ProbeMark)
 	for _, s := range slots {
 		fmt.Fprintf(b, "\t\tiifname { %q, %q } ct zone set %d\n", ingressName(s.index), egressName(s.index), s.index)
 	}
 	b.WriteString("\t}\n")
+}
+
+// passProbes lets the agent's probes through; no packet from outside bears their mark.
+func passProbes(b *strings.Builder) {
+	fmt.Fprintf(b, "\t\tmeta mark %#x accept\n", hostnet.ProbeMark)
 }
 
 func writeFilterChain(b *strings.Builder, name string, options filterOptions, direction, verdict string) {
@@ -125,6 +133,7 @@ func natRuleset(slots []slot) string {
 		}
 	}
 	b.WriteString("\t}\n\tchain forward {\n\t\ttype filter hook forward priority filter; policy drop;\n")
+	passProbes(&b)
 	b.WriteString("\t\tct state established,related accept\n\t\tct state invalid drop\n")
 	for _, s := range slots {
 		fmt.Fprintf(&b, "\t\tiifname %q oifname %q counter accept\n", ingressName(s.index), egressName(s.index))
@@ -138,6 +147,7 @@ func bridgeRuleset(slots []slot) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, replaceTable, "bridge")
 	b.WriteString("\tchain forward {\n\t\ttype filter hook forward priority filter; policy drop;\n")
+	passProbes(&b)
 	for _, s := range slots {
 		fmt.Fprintf(&b, "\t\tiifname %q vlan id %d jump forward%d\n", ingressLink, s.vlan, s.index)
 		fmt.Fprintf(&b, "\t\tiifname %q vlan id %d jump reverse%d\n", egressLink, s.vlan, s.index)
