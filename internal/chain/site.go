@@ -35,7 +35,13 @@ type LinkSpec struct {
 	Latency  Milliseconds
 	// Bandwidth and Background are of each direction.
 	Bandwidth, Background Mbps
+	// Encapsulation of the steering context: "vxlan-mpls" (also where empty), "vxlan-gpe-nsh" or "mpls-in-udp".
+	Encapsulation string
 }
+
+// MostNshEgressSites is how many egress sites of a chain NSH service path identifiers can tell apart. Paths to others use
+// labels everywhere.
+const MostNshEgressSites = 15
 
 // Kind is KindLink.
 func (LinkSpec) Kind() Kind { return KindLink }

@@ -28,6 +28,7 @@ func (w *worker) version(ctx context.Context, s situation, routes []chain.Route)
 			continue
 		}
 		wanted.ChainLabel, wanted.State = old.ChainLabel, old.State
+		wanted.NshNumbers = nshNumbers(old.NshNumbers, wanted.Egress)
 		if old.State == control.VersionState_VERSION_STATE_PREPARING {
 			wanted.Routes = plannedRoutes(routes)
 		} else {
@@ -42,6 +43,7 @@ func (w *worker) version(ctx context.Context, s situation, routes []chain.Route)
 	}
 	wanted.ChainLabel, wanted.State = uint32(label), control.VersionState_VERSION_STATE_PREPARING
 	wanted.Routes = plannedRoutes(routes)
+	wanted.NshNumbers = nshNumbers(nil, wanted.Egress)
 	numberRoutes(wanted, nil)
 	return wanted, true, nil
 }
@@ -60,6 +62,18 @@ func (w *worker) versionLabel(ctx context.Context, uses []chain.Use) (chain.Labe
 		w.spare = spareLabel{}
 	}
 	return w.g.takeChainLabel(ctx, w.key)
+}
+
+// nshNumbers numbers the egress sites; those that have a number keep it.
+func nshNumbers(old map[uint32]uint32, egress []*control.PlannedEdge) map[uint32]uint32 {
+	numbers := map[uint32]uint32{}
+	maps.Copy(numbers, old)
+	for _, e := range egress {
+		if next := uint32(len(numbers) + 1); numbers[e.EgressLabel] == 0 && next <= chain.MostNshEgressSites {
+			numbers[e.EgressLabel] = next
+		}
+	}
+	return numbers
 }
 
 func (w *worker) plannedEdges(names []string, egress bool) []*control.PlannedEdge {

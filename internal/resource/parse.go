@@ -51,7 +51,8 @@ func parseSite(s *api.SiteSpec) chain.SiteSpec {
 
 func parseLink(l *api.LinkSpec) chain.LinkSpec {
 	return chain.LinkSpec{From: chain.SiteName(l.GetFrom()), To: chain.SiteName(l.GetTo()), Latency: chain.Milliseconds(l.GetLatencyMs()),
-		Bandwidth: chain.Mbps(l.GetBandwidthMbps()), Background: chain.Mbps(l.GetBackgroundMbps())}
+		Bandwidth: chain.Mbps(l.GetBandwidthMbps()), Background: chain.Mbps(l.GetBackgroundMbps()),
+		Encapsulation: Word(l.GetEncapsulation())}
 }
 
 func parseVnf(v *api.VnfSpec) chain.VnfSpec {

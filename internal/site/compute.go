@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
 	"github.com/switchboard-project/switchboard/internal/vnf"
@@ -103,6 +105,7 @@ func (c *computation) ruleSet(f Forwarder) *rules.RuleSet {
 	}
 	set.Attachments = c.attachments(set)
 	set.Peers = c.peers(set, previous)
+	withoutNsh(set)
 	prune(set)
 	set.Ports = ports(f, set, c.in.Ports[f.Name])
 	set.Generation = previous.GetGeneration()
@@ -116,6 +119,7 @@ func (c *computation) ruleSet(f Forwarder) *rules.RuleSet {
 func (c *computation) servicePath(p *path, forwarder string, previous map[placeKey]*rules.Stage) *rules.ServicePath {
 	served := &rules.ServicePath{ChainLabel: p.version.ChainLabel, EgressLabel: p.egressLabel,
 		Customer: p.record.Customer, Chain: p.record.Chain, VnfCount: p.vnfs}
+	served.NshForwardPath, served.NshReversePath = nshPaths(p.version, p.egressLabel)
 	for z := uint32(1); z <= p.vnfs+1; z++ {
 		down, up := c.end(p, forwarder, z, z-1, false), c.end(p, forwarder, z-1, z, false)
 		if len(down.Local)+len(up.Local) == 0 {
@@ -131,6 +135,34 @@ func (c *computation) servicePath(p *path, forwarder string, previous map[placeK
 		return nil
 	}
 	return served
+}
+
+// nshPaths are a path's service path identifiers, 0 where it has none.
+func nshPaths(version *control.ChainVersion, egressLabel uint32) (forward, reverse uint32) {
+	number := version.NshNumbers[egressLabel]
+	if number == 0 {
+		return 0, 0
+	}
+	return version.ChainLabel<<4 | number, (version.ChainLabel+1)<<4 | number
+}
+
+// withoutNsh lets peers use labels that a path without service path identifiers leads to. They read both.
+func withoutNsh(set *rules.RuleSet) {
+	named := map[string]bool{}
+	for _, p := range set.Paths {
+		for _, s := range p.Stages {
+			for _, target := range slices.Concat(s.Downstream.Remote, s.Upstream.Remote) {
+				if p.NshForwardPath == 0 {
+					named[target.Peer] = true
+				}
+			}
+		}
+	}
+	for _, p := range set.Peers {
+		if named[p.Id] && p.Encapsulation == rules.Encapsulation_ENCAPSULATION_VXLAN_GPE_NSH {
+			p.Encapsulation = rules.Encapsulation_ENCAPSULATION_VXLAN_MPLS
+		}
+	}
 }
 
 // retain keeps forwarders that were targets before, with weight 0, as long as the path exists: connections may still
@@ -229,7 +261,7 @@ func (c *computation) peers(set, previous *rules.RuleSet) []*rules.Peer {
 
 // peer finds a forwarder; remembered says that only the previous rules know it.
 func (c *computation) peer(id string, previous *rules.RuleSet) (peer *rules.Peer, remembered bool) {
-	peer = &rules.Peer{Id: id, Encapsulation: rules.Encapsulation_ENCAPSULATION_VXLAN_MPLS}
+	peer = &rules.Peer{Id: id, Encapsulation: c.encapsulation(id)}
 	if f := c.peerOf[id]; f != nil {
 		peer.Address, peer.Alive = f.Address, f.Alive
 		return peer, false
@@ -247,6 +279,18 @@ func (c *computation) peer(id string, previous *rules.RuleSet) (peer *rules.Peer
 		}
 	}
 	return nil, false
+}
+
+// encapsulation is what the link to a peer's site says; labels in VXLAN where there is no link.
+func (c *computation) encapsulation(peer string) rules.Encapsulation {
+	site, _, _ := strings.Cut(peer, "/")
+	switch c.in.Encapsulations[site] {
+	case api.Encapsulation_ENCAPSULATION_VXLAN_GPE_NSH:
+		return rules.Encapsulation_ENCAPSULATION_VXLAN_GPE_NSH
+	case api.Encapsulation_ENCAPSULATION_MPLS_IN_UDP:
+		return rules.Encapsulation_ENCAPSULATION_MPLS_IN_UDP
+	}
+	return rules.Encapsulation_ENCAPSULATION_VXLAN_MPLS
 }
 
 // ports are the underlay's, then those of edges and instances.

@@ -3,6 +3,7 @@ package site
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"net"
 	"os"
@@ -534,5 +535,39 @@ func BenchmarkCompute(b *testing.B) {
 	in := n.inputs("cloud")
 	for b.Loop() {
 		Compute(in)
+	}
+}
+
+// Each link has its encapsulation; a path without service path identifiers makes its peers use labels.
+func TestPeersUseTheirLinksEncapsulation(t *testing.T) {
+	peers := func(numbers map[uint32]uint32) map[string]rules.Encapsulation {
+		n := line("office", "west", "dc")
+		n.edge("acme", "lan", "office", api.EdgeKind_EDGE_KIND_LAN, "10.1.0.0/24")
+		n.edge("", "internet", "dc", api.EdgeKind_EDGE_KIND_INTERNET, "0.0.0.0/0")
+		n.instance("west", "fw", "fw-1", 100)
+		n.chain("acme", "web", 65536, []string{"fw"}, []string{"lan"}, []string{"internet"}, "1: office west dc").NshNumbers = numbers
+		in := n.inputs("west")
+		in.Encapsulations = map[string]api.Encapsulation{"office": api.Encapsulation_ENCAPSULATION_VXLAN_GPE_NSH,
+			"dc": api.Encapsulation_ENCAPSULATION_MPLS_IN_UDP}
+		set := Compute(in).Rules["f1"]
+		if forward, reverse := set.Paths[0].NshForwardPath, set.Paths[0].NshReversePath; len(numbers) > 0 &&
+			(forward != 65536<<4|3 || reverse != 65537<<4|3) {
+			t.Errorf("service path identifiers %d and %d", forward, reverse)
+		}
+		found := map[string]rules.Encapsulation{}
+		for _, p := range set.Peers {
+			found[p.Id] = p.Encapsulation
+		}
+		return found
+	}
+	dc := uint32(102)
+	want := map[string]rules.Encapsulation{"office/f1": rules.Encapsulation_ENCAPSULATION_VXLAN_GPE_NSH,
+		"dc/f1": rules.Encapsulation_ENCAPSULATION_MPLS_IN_UDP}
+	if got := peers(map[uint32]uint32{dc: 3}); !maps.Equal(got, want) {
+		t.Errorf("with identifiers: %v", got)
+	}
+	want["office/f1"] = rules.Encapsulation_ENCAPSULATION_VXLAN_MPLS
+	if got := peers(nil); !maps.Equal(got, want) {
+		t.Errorf("without: %v", got)
 	}
 }

@@ -35,7 +35,9 @@ type Inputs struct {
 	UsableEdges map[EdgeKey]string
 	// Latency is the least one-way latency between two sites in milliseconds, +Inf where they are not connected.
 	Latency func(from, to string) float64
-	Chains  []*control.ChainRecord
+	// Encapsulations are those of the links to other sites.
+	Encapsulations map[string]api.Encapsulation
+	Chains         []*control.ChainRecord
 	// Attachments are the local instances' interfaces, those that drain included.
 	Attachments []vnf.Attachment
 	// Waiting says of places why instances do not serve them yet, where that is known.

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
 	"github.com/switchboard-project/switchboard/internal/bus"
@@ -189,6 +190,21 @@ func (s *state) hearPresence(p bus.Presence) {
 	case bus.Delete:
 		delete(s.present, p.Name)
 	}
+}
+
+// encapsulations are those of a site's own links, by the site at the other end.
+func (s *state) encapsulations(site string) map[string]api.Encapsulation {
+	found := map[string]api.Encapsulation{}
+	for _, record := range s.directory.links {
+		spec := record.GetSpec()
+		switch site {
+		case spec.GetFrom():
+			found[spec.GetTo()] = spec.GetEncapsulation()
+		case spec.GetTo():
+			found[spec.GetFrom()] = spec.GetEncapsulation()
+		}
+	}
+	return found
 }
 
 func (s *state) latency() func(from, to string) float64 {

@@ -365,7 +365,7 @@ func (s *Switchboard) publishRules(ctx context.Context, result Result) error {
 
 func (s *Switchboard) inputs() Inputs {
 	in := Inputs{Site: s.config.Site, Forwarders: s.config.Forwarders, UsableEdges: s.state.usableEdges,
-		Latency: s.state.latency(), Previous: s.results.rules, Seed: s.state.seed.value}
+		Latency: s.state.latency(), Encapsulations: s.state.encapsulations(s.config.Site), Previous: s.results.rules, Seed: s.state.seed.value}
 	for _, e := range s.state.directory.edges {
 		in.Edges = append(in.Edges, e)
 	}

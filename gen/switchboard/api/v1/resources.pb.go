@@ -79,6 +79,63 @@ func (SiteKind) EnumDescriptor() ([]byte, []int) {
 	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{0}
 }
 
+// Encapsulation is what carries the steering context between two sites.
+type Encapsulation int32
+
+const (
+	// Labels in VXLAN.
+	Encapsulation_ENCAPSULATION_UNSPECIFIED Encapsulation = 0
+	// Two MPLS labels (RFC 3032) in VXLAN (RFC 7348).
+	Encapsulation_ENCAPSULATION_VXLAN_MPLS Encapsulation = 1
+	// NSH (RFC 8300) in VXLAN-GPE.
+	Encapsulation_ENCAPSULATION_VXLAN_GPE_NSH Encapsulation = 2
+	// Two MPLS labels in UDP (RFC 7510).
+	Encapsulation_ENCAPSULATION_MPLS_IN_UDP Encapsulation = 3
+)
+
+// Enum value maps for Encapsulation.
+var (
+	Encapsulation_name = map[int32]string{
+		0: "ENCAPSULATION_UNSPECIFIED",
+		1: "ENCAPSULATION_VXLAN_MPLS",
+		2: "ENCAPSULATION_VXLAN_GPE_NSH",
+		3: "ENCAPSULATION_MPLS_IN_UDP",
+	}
+	Encapsulation_value = map[string]int32{
+		"ENCAPSULATION_UNSPECIFIED":   0,
+		"ENCAPSULATION_VXLAN_MPLS":    1,
+		"ENCAPSULATION_VXLAN_GPE_NSH": 2,
+		"ENCAPSULATION_MPLS_IN_UDP":   3,
+	}
+)
+
+func (x Encapsulation) Enum() *Encapsulation {
+	p := new(Encapsulation)
+	*p = x
+	return p
+}
+
+func (x Encapsulation) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Encapsulation) Descriptor() protoreflect.EnumDescriptor {
+	return file_switchboard_api_v1_resources_proto_enumTypes[1].Descriptor()
+}
+
+func (Encapsulation) Type() protoreflect.EnumType {
+	return &file_switchboard_api_v1_resources_proto_enumTypes[1]
+}
+
+func (x Encapsulation) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Encapsulation.Descriptor instead.
+func (Encapsulation) EnumDescriptor() ([]byte, []int) {
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{1}
+}
+
 type Attachment int32
 
 const (
@@ -112,11 +169,11 @@ func (x Attachment) String() string {
 }
 
 func (Attachment) Descriptor() protoreflect.EnumDescriptor {
-	return file_switchboard_api_v1_resources_proto_enumTypes[1].Descriptor()
+	return file_switchboard_api_v1_resources_proto_enumTypes[2].Descriptor()
 }
 
 func (Attachment) Type() protoreflect.EnumType {
-	return &file_switchboard_api_v1_resources_proto_enumTypes[1]
+	return &file_switchboard_api_v1_resources_proto_enumTypes[2]
 }
 
 func (x Attachment) Number() protoreflect.EnumNumber {
@@ -125,7 +182,7 @@ func (x Attachment) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Attachment.Descriptor instead.
 func (Attachment) EnumDescriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{1}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{2}
 }
 
 type VnfOptionType int32
@@ -182,11 +239,11 @@ func (x VnfOptionType) String() string {
 }
 
 func (VnfOptionType) Descriptor() protoreflect.EnumDescriptor {
-	return file_switchboard_api_v1_resources_proto_enumTypes[2].Descriptor()
+	return file_switchboard_api_v1_resources_proto_enumTypes[3].Descriptor()
 }
 
 func (VnfOptionType) Type() protoreflect.EnumType {
-	return &file_switchboard_api_v1_resources_proto_enumTypes[2]
+	return &file_switchboard_api_v1_resources_proto_enumTypes[3]
 }
 
 func (x VnfOptionType) Number() protoreflect.EnumNumber {
@@ -195,7 +252,7 @@ func (x VnfOptionType) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use VnfOptionType.Descriptor instead.
 func (VnfOptionType) EnumDescriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{2}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{3}
 }
 
 type VnfInstanceState int32
@@ -237,11 +294,11 @@ func (x VnfInstanceState) String() string {
 }
 
 func (VnfInstanceState) Descriptor() protoreflect.EnumDescriptor {
-	return file_switchboard_api_v1_resources_proto_enumTypes[3].Descriptor()
+	return file_switchboard_api_v1_resources_proto_enumTypes[4].Descriptor()
 }
 
 func (VnfInstanceState) Type() protoreflect.EnumType {
-	return &file_switchboard_api_v1_resources_proto_enumTypes[3]
+	return &file_switchboard_api_v1_resources_proto_enumTypes[4]
 }
 
 func (x VnfInstanceState) Number() protoreflect.EnumNumber {
@@ -250,7 +307,7 @@ func (x VnfInstanceState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use VnfInstanceState.Descriptor instead.
 func (VnfInstanceState) EnumDescriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{3}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{4}
 }
 
 type EdgeKind int32
@@ -292,11 +349,11 @@ func (x EdgeKind) String() string {
 }
 
 func (EdgeKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_switchboard_api_v1_resources_proto_enumTypes[4].Descriptor()
+	return file_switchboard_api_v1_resources_proto_enumTypes[5].Descriptor()
 }
 
 func (EdgeKind) Type() protoreflect.EnumType {
-	return &file_switchboard_api_v1_resources_proto_enumTypes[4]
+	return &file_switchboard_api_v1_resources_proto_enumTypes[5]
 }
 
 func (x EdgeKind) Number() protoreflect.EnumNumber {
@@ -305,7 +362,7 @@ func (x EdgeKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use EdgeKind.Descriptor instead.
 func (EdgeKind) EnumDescriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{4}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{5}
 }
 
 type ChainPhase int32
@@ -359,11 +416,11 @@ func (x ChainPhase) String() string {
 }
 
 func (ChainPhase) Descriptor() protoreflect.EnumDescriptor {
-	return file_switchboard_api_v1_resources_proto_enumTypes[5].Descriptor()
+	return file_switchboard_api_v1_resources_proto_enumTypes[6].Descriptor()
 }
 
 func (ChainPhase) Type() protoreflect.EnumType {
-	return &file_switchboard_api_v1_resources_proto_enumTypes[5]
+	return &file_switchboard_api_v1_resources_proto_enumTypes[6]
 }
 
 func (x ChainPhase) Number() protoreflect.EnumNumber {
@@ -372,7 +429,7 @@ func (x ChainPhase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ChainPhase.Descriptor instead.
 func (ChainPhase) EnumDescriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{5}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{6}
 }
 
 type RouteState int32
@@ -412,11 +469,11 @@ func (x RouteState) String() string {
 }
 
 func (RouteState) Descriptor() protoreflect.EnumDescriptor {
-	return file_switchboard_api_v1_resources_proto_enumTypes[6].Descriptor()
+	return file_switchboard_api_v1_resources_proto_enumTypes[7].Descriptor()
 }
 
 func (RouteState) Type() protoreflect.EnumType {
-	return &file_switchboard_api_v1_resources_proto_enumTypes[6]
+	return &file_switchboard_api_v1_resources_proto_enumTypes[7]
 }
 
 func (x RouteState) Number() protoreflect.EnumNumber {
@@ -425,7 +482,7 @@ func (x RouteState) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RouteState.Descriptor instead.
 func (RouteState) EnumDescriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{6}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{7}
 }
 
 // Resource is one thing of one kind. In a file it is written with `kind`,
@@ -1059,8 +1116,11 @@ type LinkSpec struct {
 	BandwidthMbps float64 `protobuf:"fixed64,4,opt,name=bandwidth_mbps,json=bandwidthMbps,proto3" json:"bandwidth_mbps,omitempty"`
 	// Traffic that is not Switchboard's, each direction.
 	BackgroundMbps float64 `protobuf:"fixed64,5,opt,name=background_mbps,json=backgroundMbps,proto3" json:"background_mbps,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How the two sites' forwarders write the steering context to each other. Sites without a link of their own
+	// use labels in VXLAN.
+	Encapsulation Encapsulation `protobuf:"varint,6,opt,name=encapsulation,proto3,enum=switchboard.api.v1.Encapsulation" json:"encapsulation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LinkSpec) Reset() {
@@ -1126,6 +1186,13 @@ func (x *LinkSpec) GetBackgroundMbps() float64 {
 		return x.BackgroundMbps
 	}
 	return 0
+}
+
+func (x *LinkSpec) GetEncapsulation() Encapsulation {
+	if x != nil {
+		return x.Encapsulation
+	}
+	return Encapsulation_ENCAPSULATION_UNSPECIFIED
 }
 
 // Vnf is a catalogue entry: a platform service that offers one network function.
@@ -3055,14 +3122,15 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"8\n" +
 	"\x04Link\x120\n" +
-	"\x04spec\x18\x01 \x01(\v2\x1c.switchboard.api.v1.LinkSpecR\x04spec\"\x9d\x01\n" +
+	"\x04spec\x18\x01 \x01(\v2\x1c.switchboard.api.v1.LinkSpecR\x04spec\"\xe6\x01\n" +
 	"\bLinkSpec\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x12\x0e\n" +
 	"\x02to\x18\x02 \x01(\tR\x02to\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\x03 \x01(\x01R\tlatencyMs\x12%\n" +
 	"\x0ebandwidth_mbps\x18\x04 \x01(\x01R\rbandwidthMbps\x12'\n" +
-	"\x0fbackground_mbps\x18\x05 \x01(\x01R\x0ebackgroundMbps\"m\n" +
+	"\x0fbackground_mbps\x18\x05 \x01(\x01R\x0ebackgroundMbps\x12G\n" +
+	"\rencapsulation\x18\x06 \x01(\x0e2!.switchboard.api.v1.EncapsulationR\rencapsulation\"m\n" +
 	"\x03Vnf\x12/\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1b.switchboard.api.v1.VnfSpecR\x04spec\x125\n" +
 	"\x06status\x18\x02 \x01(\v2\x1d.switchboard.api.v1.VnfStatusR\x06status\"\xc9\x02\n" +
@@ -3220,7 +3288,12 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\x15SITE_KIND_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bSITE_KIND_CUSTOMER_PREMISES\x10\x01\x12\x18\n" +
 	"\x14SITE_KIND_EDGE_CLOUD\x10\x02\x12\x19\n" +
-	"\x15SITE_KIND_DATA_CENTRE\x10\x03*\\\n" +
+	"\x15SITE_KIND_DATA_CENTRE\x10\x03*\x8c\x01\n" +
+	"\rEncapsulation\x12\x1d\n" +
+	"\x19ENCAPSULATION_UNSPECIFIED\x10\x00\x12\x1c\n" +
+	"\x18ENCAPSULATION_VXLAN_MPLS\x10\x01\x12\x1f\n" +
+	"\x1bENCAPSULATION_VXLAN_GPE_NSH\x10\x02\x12\x1d\n" +
+	"\x19ENCAPSULATION_MPLS_IN_UDP\x10\x03*\\\n" +
 	"\n" +
 	"Attachment\x12\x1a\n" +
 	"\x16ATTACHMENT_UNSPECIFIED\x10\x00\x12\x16\n" +
@@ -3279,112 +3352,114 @@ func file_switchboard_api_v1_resources_proto_rawDescGZIP() []byte {
 	return file_switchboard_api_v1_resources_proto_rawDescData
 }
 
-var file_switchboard_api_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_switchboard_api_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
 var file_switchboard_api_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_switchboard_api_v1_resources_proto_goTypes = []any{
 	(SiteKind)(0),                 // 0: switchboard.api.v1.SiteKind
-	(Attachment)(0),               // 1: switchboard.api.v1.Attachment
-	(VnfOptionType)(0),            // 2: switchboard.api.v1.VnfOptionType
-	(VnfInstanceState)(0),         // 3: switchboard.api.v1.VnfInstanceState
-	(EdgeKind)(0),                 // 4: switchboard.api.v1.EdgeKind
-	(ChainPhase)(0),               // 5: switchboard.api.v1.ChainPhase
-	(RouteState)(0),               // 6: switchboard.api.v1.RouteState
-	(*Resource)(nil),              // 7: switchboard.api.v1.Resource
-	(*Metadata)(nil),              // 8: switchboard.api.v1.Metadata
-	(*Site)(nil),                  // 9: switchboard.api.v1.Site
-	(*SiteSpec)(nil),              // 10: switchboard.api.v1.SiteSpec
-	(*SiteStatus)(nil),            // 11: switchboard.api.v1.SiteStatus
-	(*ForwarderStatus)(nil),       // 12: switchboard.api.v1.ForwarderStatus
-	(*Link)(nil),                  // 13: switchboard.api.v1.Link
-	(*LinkSpec)(nil),              // 14: switchboard.api.v1.LinkSpec
-	(*Vnf)(nil),                   // 15: switchboard.api.v1.Vnf
-	(*VnfSpec)(nil),               // 16: switchboard.api.v1.VnfSpec
-	(*VnfStatus)(nil),             // 17: switchboard.api.v1.VnfStatus
-	(*VnfOption)(nil),             // 18: switchboard.api.v1.VnfOption
-	(*FirewallRule)(nil),          // 19: switchboard.api.v1.FirewallRule
-	(*VnfBehaviour)(nil),          // 20: switchboard.api.v1.VnfBehaviour
-	(*VnfDeployment)(nil),         // 21: switchboard.api.v1.VnfDeployment
-	(*VnfDeploymentSpec)(nil),     // 22: switchboard.api.v1.VnfDeploymentSpec
-	(*VnfDeploymentStatus)(nil),   // 23: switchboard.api.v1.VnfDeploymentStatus
-	(*VnfInstance)(nil),           // 24: switchboard.api.v1.VnfInstance
-	(*Edge)(nil),                  // 25: switchboard.api.v1.Edge
-	(*EdgeSpec)(nil),              // 26: switchboard.api.v1.EdgeSpec
-	(*EdgeStatus)(nil),            // 27: switchboard.api.v1.EdgeStatus
-	(*Chain)(nil),                 // 28: switchboard.api.v1.Chain
-	(*ChainSpec)(nil),             // 29: switchboard.api.v1.ChainSpec
-	(*ChainIngress)(nil),          // 30: switchboard.api.v1.ChainIngress
-	(*ChainEgress)(nil),           // 31: switchboard.api.v1.ChainEgress
-	(*Match)(nil),                 // 32: switchboard.api.v1.Match
-	(*ChainVnf)(nil),              // 33: switchboard.api.v1.ChainVnf
-	(*Demand)(nil),                // 34: switchboard.api.v1.Demand
-	(*ChainStatus)(nil),           // 35: switchboard.api.v1.ChainStatus
-	(*JoinedEdge)(nil),            // 36: switchboard.api.v1.JoinedEdge
-	(*Route)(nil),                 // 37: switchboard.api.v1.Route
-	(*Move)(nil),                  // 38: switchboard.api.v1.Move
-	(*RouteStatus)(nil),           // 39: switchboard.api.v1.RouteStatus
-	nil,                           // 40: switchboard.api.v1.Metadata.LabelsEntry
-	nil,                           // 41: switchboard.api.v1.ForwarderStatus.DropsEntry
-	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
-	(*structpb.Value)(nil),        // 43: google.protobuf.Value
-	(*structpb.Struct)(nil),       // 44: google.protobuf.Struct
+	(Encapsulation)(0),            // 1: switchboard.api.v1.Encapsulation
+	(Attachment)(0),               // 2: switchboard.api.v1.Attachment
+	(VnfOptionType)(0),            // 3: switchboard.api.v1.VnfOptionType
+	(VnfInstanceState)(0),         // 4: switchboard.api.v1.VnfInstanceState
+	(EdgeKind)(0),                 // 5: switchboard.api.v1.EdgeKind
+	(ChainPhase)(0),               // 6: switchboard.api.v1.ChainPhase
+	(RouteState)(0),               // 7: switchboard.api.v1.RouteState
+	(*Resource)(nil),              // 8: switchboard.api.v1.Resource
+	(*Metadata)(nil),              // 9: switchboard.api.v1.Metadata
+	(*Site)(nil),                  // 10: switchboard.api.v1.Site
+	(*SiteSpec)(nil),              // 11: switchboard.api.v1.SiteSpec
+	(*SiteStatus)(nil),            // 12: switchboard.api.v1.SiteStatus
+	(*ForwarderStatus)(nil),       // 13: switchboard.api.v1.ForwarderStatus
+	(*Link)(nil),                  // 14: switchboard.api.v1.Link
+	(*LinkSpec)(nil),              // 15: switchboard.api.v1.LinkSpec
+	(*Vnf)(nil),                   // 16: switchboard.api.v1.Vnf
+	(*VnfSpec)(nil),               // 17: switchboard.api.v1.VnfSpec
+	(*VnfStatus)(nil),             // 18: switchboard.api.v1.VnfStatus
+	(*VnfOption)(nil),             // 19: switchboard.api.v1.VnfOption
+	(*FirewallRule)(nil),          // 20: switchboard.api.v1.FirewallRule
+	(*VnfBehaviour)(nil),          // 21: switchboard.api.v1.VnfBehaviour
+	(*VnfDeployment)(nil),         // 22: switchboard.api.v1.VnfDeployment
+	(*VnfDeploymentSpec)(nil),     // 23: switchboard.api.v1.VnfDeploymentSpec
+	(*VnfDeploymentStatus)(nil),   // 24: switchboard.api.v1.VnfDeploymentStatus
+	(*VnfInstance)(nil),           // 25: switchboard.api.v1.VnfInstance
+	(*Edge)(nil),                  // 26: switchboard.api.v1.Edge
+	(*EdgeSpec)(nil),              // 27: switchboard.api.v1.EdgeSpec
+	(*EdgeStatus)(nil),            // 28: switchboard.api.v1.EdgeStatus
+	(*Chain)(nil),                 // 29: switchboard.api.v1.Chain
+	(*ChainSpec)(nil),             // 30: switchboard.api.v1.ChainSpec
+	(*ChainIngress)(nil),          // 31: switchboard.api.v1.ChainIngress
+	(*ChainEgress)(nil),           // 32: switchboard.api.v1.ChainEgress
+	(*Match)(nil),                 // 33: switchboard.api.v1.Match
+	(*ChainVnf)(nil),              // 34: switchboard.api.v1.ChainVnf
+	(*Demand)(nil),                // 35: switchboard.api.v1.Demand
+	(*ChainStatus)(nil),           // 36: switchboard.api.v1.ChainStatus
+	(*JoinedEdge)(nil),            // 37: switchboard.api.v1.JoinedEdge
+	(*Route)(nil),                 // 38: switchboard.api.v1.Route
+	(*Move)(nil),                  // 39: switchboard.api.v1.Move
+	(*RouteStatus)(nil),           // 40: switchboard.api.v1.RouteStatus
+	nil,                           // 41: switchboard.api.v1.Metadata.LabelsEntry
+	nil,                           // 42: switchboard.api.v1.ForwarderStatus.DropsEntry
+	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
+	(*structpb.Value)(nil),        // 44: google.protobuf.Value
+	(*structpb.Struct)(nil),       // 45: google.protobuf.Struct
 }
 var file_switchboard_api_v1_resources_proto_depIdxs = []int32{
-	8,  // 0: switchboard.api.v1.Resource.metadata:type_name -> switchboard.api.v1.Metadata
-	9,  // 1: switchboard.api.v1.Resource.site:type_name -> switchboard.api.v1.Site
-	13, // 2: switchboard.api.v1.Resource.link:type_name -> switchboard.api.v1.Link
-	15, // 3: switchboard.api.v1.Resource.vnf:type_name -> switchboard.api.v1.Vnf
-	21, // 4: switchboard.api.v1.Resource.vnf_deployment:type_name -> switchboard.api.v1.VnfDeployment
-	24, // 5: switchboard.api.v1.Resource.vnf_instance:type_name -> switchboard.api.v1.VnfInstance
-	25, // 6: switchboard.api.v1.Resource.edge:type_name -> switchboard.api.v1.Edge
-	28, // 7: switchboard.api.v1.Resource.chain:type_name -> switchboard.api.v1.Chain
-	37, // 8: switchboard.api.v1.Resource.route:type_name -> switchboard.api.v1.Route
-	38, // 9: switchboard.api.v1.Resource.move:type_name -> switchboard.api.v1.Move
-	40, // 10: switchboard.api.v1.Metadata.labels:type_name -> switchboard.api.v1.Metadata.LabelsEntry
-	42, // 11: switchboard.api.v1.Metadata.created:type_name -> google.protobuf.Timestamp
-	10, // 12: switchboard.api.v1.Site.spec:type_name -> switchboard.api.v1.SiteSpec
-	11, // 13: switchboard.api.v1.Site.status:type_name -> switchboard.api.v1.SiteStatus
+	9,  // 0: switchboard.api.v1.Resource.metadata:type_name -> switchboard.api.v1.Metadata
+	10, // 1: switchboard.api.v1.Resource.site:type_name -> switchboard.api.v1.Site
+	14, // 2: switchboard.api.v1.Resource.link:type_name -> switchboard.api.v1.Link
+	16, // 3: switchboard.api.v1.Resource.vnf:type_name -> switchboard.api.v1.Vnf
+	22, // 4: switchboard.api.v1.Resource.vnf_deployment:type_name -> switchboard.api.v1.VnfDeployment
+	25, // 5: switchboard.api.v1.Resource.vnf_instance:type_name -> switchboard.api.v1.VnfInstance
+	26, // 6: switchboard.api.v1.Resource.edge:type_name -> switchboard.api.v1.Edge
+	29, // 7: switchboard.api.v1.Resource.chain:type_name -> switchboard.api.v1.Chain
+	38, // 8: switchboard.api.v1.Resource.route:type_name -> switchboard.api.v1.Route
+	39, // 9: switchboard.api.v1.Resource.move:type_name -> switchboard.api.v1.Move
+	41, // 10: switchboard.api.v1.Metadata.labels:type_name -> switchboard.api.v1.Metadata.LabelsEntry
+	43, // 11: switchboard.api.v1.Metadata.created:type_name -> google.protobuf.Timestamp
+	11, // 12: switchboard.api.v1.Site.spec:type_name -> switchboard.api.v1.SiteSpec
+	12, // 13: switchboard.api.v1.Site.status:type_name -> switchboard.api.v1.SiteStatus
 	0,  // 14: switchboard.api.v1.SiteSpec.kind:type_name -> switchboard.api.v1.SiteKind
-	12, // 15: switchboard.api.v1.SiteStatus.forwarders:type_name -> switchboard.api.v1.ForwarderStatus
-	42, // 16: switchboard.api.v1.SiteStatus.last_seen:type_name -> google.protobuf.Timestamp
-	41, // 17: switchboard.api.v1.ForwarderStatus.drops:type_name -> switchboard.api.v1.ForwarderStatus.DropsEntry
-	14, // 18: switchboard.api.v1.Link.spec:type_name -> switchboard.api.v1.LinkSpec
-	16, // 19: switchboard.api.v1.Vnf.spec:type_name -> switchboard.api.v1.VnfSpec
-	17, // 20: switchboard.api.v1.Vnf.status:type_name -> switchboard.api.v1.VnfStatus
-	18, // 21: switchboard.api.v1.VnfSpec.options:type_name -> switchboard.api.v1.VnfOption
-	20, // 22: switchboard.api.v1.VnfSpec.behaviour:type_name -> switchboard.api.v1.VnfBehaviour
-	1,  // 23: switchboard.api.v1.VnfSpec.attachment:type_name -> switchboard.api.v1.Attachment
-	2,  // 24: switchboard.api.v1.VnfOption.type:type_name -> switchboard.api.v1.VnfOptionType
-	43, // 25: switchboard.api.v1.VnfOption.default_value:type_name -> google.protobuf.Value
-	22, // 26: switchboard.api.v1.VnfDeployment.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
-	23, // 27: switchboard.api.v1.VnfDeployment.status:type_name -> switchboard.api.v1.VnfDeploymentStatus
-	3,  // 28: switchboard.api.v1.VnfInstance.state:type_name -> switchboard.api.v1.VnfInstanceState
-	42, // 29: switchboard.api.v1.VnfInstance.since:type_name -> google.protobuf.Timestamp
-	26, // 30: switchboard.api.v1.Edge.spec:type_name -> switchboard.api.v1.EdgeSpec
-	27, // 31: switchboard.api.v1.Edge.status:type_name -> switchboard.api.v1.EdgeStatus
-	4,  // 32: switchboard.api.v1.EdgeSpec.kind:type_name -> switchboard.api.v1.EdgeKind
-	29, // 33: switchboard.api.v1.Chain.spec:type_name -> switchboard.api.v1.ChainSpec
-	35, // 34: switchboard.api.v1.Chain.status:type_name -> switchboard.api.v1.ChainStatus
-	30, // 35: switchboard.api.v1.ChainSpec.ingress:type_name -> switchboard.api.v1.ChainIngress
-	33, // 36: switchboard.api.v1.ChainSpec.vnfs:type_name -> switchboard.api.v1.ChainVnf
-	31, // 37: switchboard.api.v1.ChainSpec.egress:type_name -> switchboard.api.v1.ChainEgress
-	34, // 38: switchboard.api.v1.ChainSpec.demand:type_name -> switchboard.api.v1.Demand
-	32, // 39: switchboard.api.v1.ChainIngress.match:type_name -> switchboard.api.v1.Match
-	44, // 40: switchboard.api.v1.ChainVnf.options:type_name -> google.protobuf.Struct
-	5,  // 41: switchboard.api.v1.ChainStatus.phase:type_name -> switchboard.api.v1.ChainPhase
-	39, // 42: switchboard.api.v1.ChainStatus.routes:type_name -> switchboard.api.v1.RouteStatus
-	34, // 43: switchboard.api.v1.ChainStatus.measured:type_name -> switchboard.api.v1.Demand
-	42, // 44: switchboard.api.v1.ChainStatus.active_since:type_name -> google.protobuf.Timestamp
-	36, // 45: switchboard.api.v1.ChainStatus.joined:type_name -> switchboard.api.v1.JoinedEdge
-	39, // 46: switchboard.api.v1.Route.status:type_name -> switchboard.api.v1.RouteStatus
-	39, // 47: switchboard.api.v1.Move.from:type_name -> switchboard.api.v1.RouteStatus
-	39, // 48: switchboard.api.v1.Move.to:type_name -> switchboard.api.v1.RouteStatus
-	42, // 49: switchboard.api.v1.Move.planned:type_name -> google.protobuf.Timestamp
-	6,  // 50: switchboard.api.v1.RouteStatus.state:type_name -> switchboard.api.v1.RouteState
-	51, // [51:51] is the sub-list for method output_type
-	51, // [51:51] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	13, // 15: switchboard.api.v1.SiteStatus.forwarders:type_name -> switchboard.api.v1.ForwarderStatus
+	43, // 16: switchboard.api.v1.SiteStatus.last_seen:type_name -> google.protobuf.Timestamp
+	42, // 17: switchboard.api.v1.ForwarderStatus.drops:type_name -> switchboard.api.v1.ForwarderStatus.DropsEntry
+	15, // 18: switchboard.api.v1.Link.spec:type_name -> switchboard.api.v1.LinkSpec
+	1,  // 19: switchboard.api.v1.LinkSpec.encapsulation:type_name -> switchboard.api.v1.Encapsulation
+	17, // 20: switchboard.api.v1.Vnf.spec:type_name -> switchboard.api.v1.VnfSpec
+	18, // 21: switchboard.api.v1.Vnf.status:type_name -> switchboard.api.v1.VnfStatus
+	19, // 22: switchboard.api.v1.VnfSpec.options:type_name -> switchboard.api.v1.VnfOption
+	21, // 23: switchboard.api.v1.VnfSpec.behaviour:type_name -> switchboard.api.v1.VnfBehaviour
+	2,  // 24: switchboard.api.v1.VnfSpec.attachment:type_name -> switchboard.api.v1.Attachment
+	3,  // 25: switchboard.api.v1.VnfOption.type:type_name -> switchboard.api.v1.VnfOptionType
+	44, // 26: switchboard.api.v1.VnfOption.default_value:type_name -> google.protobuf.Value
+	23, // 27: switchboard.api.v1.VnfDeployment.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
+	24, // 28: switchboard.api.v1.VnfDeployment.status:type_name -> switchboard.api.v1.VnfDeploymentStatus
+	4,  // 29: switchboard.api.v1.VnfInstance.state:type_name -> switchboard.api.v1.VnfInstanceState
+	43, // 30: switchboard.api.v1.VnfInstance.since:type_name -> google.protobuf.Timestamp
+	27, // 31: switchboard.api.v1.Edge.spec:type_name -> switchboard.api.v1.EdgeSpec
+	28, // 32: switchboard.api.v1.Edge.status:type_name -> switchboard.api.v1.EdgeStatus
+	5,  // 33: switchboard.api.v1.EdgeSpec.kind:type_name -> switchboard.api.v1.EdgeKind
+	30, // 34: switchboard.api.v1.Chain.spec:type_name -> switchboard.api.v1.ChainSpec
+	36, // 35: switchboard.api.v1.Chain.status:type_name -> switchboard.api.v1.ChainStatus
+	31, // 36: switchboard.api.v1.ChainSpec.ingress:type_name -> switchboard.api.v1.ChainIngress
+	34, // 37: switchboard.api.v1.ChainSpec.vnfs:type_name -> switchboard.api.v1.ChainVnf
+	32, // 38: switchboard.api.v1.ChainSpec.egress:type_name -> switchboard.api.v1.ChainEgress
+	35, // 39: switchboard.api.v1.ChainSpec.demand:type_name -> switchboard.api.v1.Demand
+	33, // 40: switchboard.api.v1.ChainIngress.match:type_name -> switchboard.api.v1.Match
+	45, // 41: switchboard.api.v1.ChainVnf.options:type_name -> google.protobuf.Struct
+	6,  // 42: switchboard.api.v1.ChainStatus.phase:type_name -> switchboard.api.v1.ChainPhase
+	40, // 43: switchboard.api.v1.ChainStatus.routes:type_name -> switchboard.api.v1.RouteStatus
+	35, // 44: switchboard.api.v1.ChainStatus.measured:type_name -> switchboard.api.v1.Demand
+	43, // 45: switchboard.api.v1.ChainStatus.active_since:type_name -> google.protobuf.Timestamp
+	37, // 46: switchboard.api.v1.ChainStatus.joined:type_name -> switchboard.api.v1.JoinedEdge
+	40, // 47: switchboard.api.v1.Route.status:type_name -> switchboard.api.v1.RouteStatus
+	40, // 48: switchboard.api.v1.Move.from:type_name -> switchboard.api.v1.RouteStatus
+	40, // 49: switchboard.api.v1.Move.to:type_name -> switchboard.api.v1.RouteStatus
+	43, // 50: switchboard.api.v1.Move.planned:type_name -> google.protobuf.Timestamp
+	7,  // 51: switchboard.api.v1.RouteStatus.state:type_name -> switchboard.api.v1.RouteState
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_api_v1_resources_proto_init() }
@@ -3408,7 +3483,7 @@ func file_switchboard_api_v1_resources_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_api_v1_resources_proto_rawDesc), len(file_switchboard_api_v1_resources_proto_rawDesc)),
-			NumEnums:      7,
+			NumEnums:      8,
 			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   0,

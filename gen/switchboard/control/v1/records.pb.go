@@ -632,7 +632,10 @@ type ChainVersion struct {
 	// connections until they become `routes`.
 	NextRoutes []*PlannedRoute `protobuf:"bytes,8,rep,name=next_routes,json=nextRoutes,proto3" json:"next_routes,omitempty"`
 	// The highest PlannedRoute.number that the version ever had.
-	LastRoute     uint32 `protobuf:"varint,9,opt,name=last_route,json=lastRoute,proto3" json:"last_route,omitempty"`
+	LastRoute uint32 `protobuf:"varint,9,opt,name=last_route,json=lastRoute,proto3" json:"last_route,omitempty"`
+	// By egress label: the number, 1 to 15, that tells the version's egress sites apart in NSH service path
+	// identifiers: (chain label + direction) * 16 + number. A site keeps its number while the version lives.
+	NshNumbers    map[uint32]uint32 `protobuf:"bytes,10,rep,name=nsh_numbers,json=nshNumbers,proto3" json:"nsh_numbers,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -728,6 +731,13 @@ func (x *ChainVersion) GetLastRoute() uint32 {
 		return x.LastRoute
 	}
 	return 0
+}
+
+func (x *ChainVersion) GetNshNumbers() map[uint32]uint32 {
+	if x != nil {
+		return x.NshNumbers
+	}
+	return nil
 }
 
 type PlannedVnf struct {
@@ -2668,7 +2678,7 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\brevision\x18\x03 \x01(\x04R\brevision\x124\n" +
 	"\x05phase\x18\x04 \x01(\x0e2\x1e.switchboard.api.v1.ChainPhaseR\x05phase\x12@\n" +
 	"\bversions\x18\x05 \x03(\v2$.switchboard.control.v1.ChainVersionR\bversions\x12#\n" +
-	"\rfixed_ingress\x18\x06 \x01(\bR\ffixedIngress\"\xf4\x03\n" +
+	"\rfixed_ingress\x18\x06 \x01(\bR\ffixedIngress\"\x8a\x05\n" +
 	"\fChainVersion\x12\x1f\n" +
 	"\vchain_label\x18\x01 \x01(\rR\n" +
 	"chainLabel\x12:\n" +
@@ -2681,7 +2691,13 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\vnext_routes\x18\b \x03(\v2$.switchboard.control.v1.PlannedRouteR\n" +
 	"nextRoutes\x12\x1d\n" +
 	"\n" +
-	"last_route\x18\t \x01(\rR\tlastRoute\"Q\n" +
+	"last_route\x18\t \x01(\rR\tlastRoute\x12U\n" +
+	"\vnsh_numbers\x18\n" +
+	" \x03(\v24.switchboard.control.v1.ChainVersion.NshNumbersEntryR\n" +
+	"nshNumbers\x1a=\n" +
+	"\x0fNshNumbersEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\rR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"Q\n" +
 	"\n" +
 	"PlannedVnf\x12\x10\n" +
 	"\x03vnf\x18\x01 \x01(\tR\x03vnf\x121\n" +
@@ -2877,7 +2893,7 @@ func file_switchboard_control_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_control_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_switchboard_control_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_switchboard_control_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_switchboard_control_v1_records_proto_goTypes = []any{
 	(VersionState)(0),            // 0: switchboard.control.v1.VersionState
 	(TransactionState)(0),        // 1: switchboard.control.v1.TransactionState
@@ -2915,71 +2931,73 @@ var file_switchboard_control_v1_records_proto_goTypes = []any{
 	(*Participant)(nil),          // 33: switchboard.control.v1.Participant
 	(*ChainState)(nil),           // 34: switchboard.control.v1.ChainState
 	(*ApplyJournal)(nil),         // 35: switchboard.control.v1.ApplyJournal
-	nil,                          // 36: switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
-	nil,                          // 37: switchboard.control.v1.ForwarderRecord.DropsEntry
-	nil,                          // 38: switchboard.control.v1.ChainProgress.FlowsEntry
-	nil,                          // 39: switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
-	(*v1.SiteSpec)(nil),          // 40: switchboard.api.v1.SiteSpec
-	(*v1.LinkSpec)(nil),          // 41: switchboard.api.v1.LinkSpec
-	(*v1.VnfSpec)(nil),           // 42: switchboard.api.v1.VnfSpec
-	(*v1.VnfDeploymentSpec)(nil), // 43: switchboard.api.v1.VnfDeploymentSpec
-	(*v1.EdgeSpec)(nil),          // 44: switchboard.api.v1.EdgeSpec
-	(v1.ChainPhase)(0),           // 45: switchboard.api.v1.ChainPhase
-	(*v1.Match)(nil),             // 46: switchboard.api.v1.Match
-	(*structpb.Struct)(nil),      // 47: google.protobuf.Struct
-	(*v1.VnfInstance)(nil),       // 48: switchboard.api.v1.VnfInstance
-	(*v1.JoinedEdge)(nil),        // 49: switchboard.api.v1.JoinedEdge
-	(*v1.ChainStatus)(nil),       // 50: switchboard.api.v1.ChainStatus
-	(*v1.Demand)(nil),            // 51: switchboard.api.v1.Demand
-	(*v1.Resource)(nil),          // 52: switchboard.api.v1.Resource
+	nil,                          // 36: switchboard.control.v1.ChainVersion.NshNumbersEntry
+	nil,                          // 37: switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
+	nil,                          // 38: switchboard.control.v1.ForwarderRecord.DropsEntry
+	nil,                          // 39: switchboard.control.v1.ChainProgress.FlowsEntry
+	nil,                          // 40: switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
+	(*v1.SiteSpec)(nil),          // 41: switchboard.api.v1.SiteSpec
+	(*v1.LinkSpec)(nil),          // 42: switchboard.api.v1.LinkSpec
+	(*v1.VnfSpec)(nil),           // 43: switchboard.api.v1.VnfSpec
+	(*v1.VnfDeploymentSpec)(nil), // 44: switchboard.api.v1.VnfDeploymentSpec
+	(*v1.EdgeSpec)(nil),          // 45: switchboard.api.v1.EdgeSpec
+	(v1.ChainPhase)(0),           // 46: switchboard.api.v1.ChainPhase
+	(*v1.Match)(nil),             // 47: switchboard.api.v1.Match
+	(*structpb.Struct)(nil),      // 48: google.protobuf.Struct
+	(*v1.VnfInstance)(nil),       // 49: switchboard.api.v1.VnfInstance
+	(*v1.JoinedEdge)(nil),        // 50: switchboard.api.v1.JoinedEdge
+	(*v1.ChainStatus)(nil),       // 51: switchboard.api.v1.ChainStatus
+	(*v1.Demand)(nil),            // 52: switchboard.api.v1.Demand
+	(*v1.Resource)(nil),          // 53: switchboard.api.v1.Resource
 }
 var file_switchboard_control_v1_records_proto_depIdxs = []int32{
-	40, // 0: switchboard.control.v1.SiteRecord.spec:type_name -> switchboard.api.v1.SiteSpec
-	41, // 1: switchboard.control.v1.LinkRecord.spec:type_name -> switchboard.api.v1.LinkSpec
-	42, // 2: switchboard.control.v1.VnfRecord.spec:type_name -> switchboard.api.v1.VnfSpec
-	43, // 3: switchboard.control.v1.DeploymentRecord.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
-	44, // 4: switchboard.control.v1.EdgeRecord.spec:type_name -> switchboard.api.v1.EdgeSpec
-	45, // 5: switchboard.control.v1.ChainRecord.phase:type_name -> switchboard.api.v1.ChainPhase
+	41, // 0: switchboard.control.v1.SiteRecord.spec:type_name -> switchboard.api.v1.SiteSpec
+	42, // 1: switchboard.control.v1.LinkRecord.spec:type_name -> switchboard.api.v1.LinkSpec
+	43, // 2: switchboard.control.v1.VnfRecord.spec:type_name -> switchboard.api.v1.VnfSpec
+	44, // 3: switchboard.control.v1.DeploymentRecord.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
+	45, // 4: switchboard.control.v1.EdgeRecord.spec:type_name -> switchboard.api.v1.EdgeSpec
+	46, // 5: switchboard.control.v1.ChainRecord.phase:type_name -> switchboard.api.v1.ChainPhase
 	10, // 6: switchboard.control.v1.ChainRecord.versions:type_name -> switchboard.control.v1.ChainVersion
 	0,  // 7: switchboard.control.v1.ChainVersion.state:type_name -> switchboard.control.v1.VersionState
-	46, // 8: switchboard.control.v1.ChainVersion.match:type_name -> switchboard.api.v1.Match
+	47, // 8: switchboard.control.v1.ChainVersion.match:type_name -> switchboard.api.v1.Match
 	11, // 9: switchboard.control.v1.ChainVersion.vnfs:type_name -> switchboard.control.v1.PlannedVnf
 	12, // 10: switchboard.control.v1.ChainVersion.ingress:type_name -> switchboard.control.v1.PlannedEdge
 	12, // 11: switchboard.control.v1.ChainVersion.egress:type_name -> switchboard.control.v1.PlannedEdge
 	13, // 12: switchboard.control.v1.ChainVersion.routes:type_name -> switchboard.control.v1.PlannedRoute
 	13, // 13: switchboard.control.v1.ChainVersion.next_routes:type_name -> switchboard.control.v1.PlannedRoute
-	47, // 14: switchboard.control.v1.PlannedVnf.options:type_name -> google.protobuf.Struct
-	36, // 15: switchboard.control.v1.ForwarderRecord.vnf_weights:type_name -> switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
-	37, // 16: switchboard.control.v1.ForwarderRecord.drops:type_name -> switchboard.control.v1.ForwarderRecord.DropsEntry
-	48, // 17: switchboard.control.v1.InstanceRecord.observed:type_name -> switchboard.api.v1.VnfInstance
-	38, // 18: switchboard.control.v1.ChainProgress.flows:type_name -> switchboard.control.v1.ChainProgress.FlowsEntry
-	49, // 19: switchboard.control.v1.ChainProgress.joined:type_name -> switchboard.api.v1.JoinedEdge
-	19, // 20: switchboard.control.v1.Measurement.stages:type_name -> switchboard.control.v1.StageMeasurement
-	47, // 21: switchboard.control.v1.AllocationRecord.options:type_name -> google.protobuf.Struct
-	21, // 22: switchboard.control.v1.AllocationRecord.loads:type_name -> switchboard.control.v1.SiteLoad
-	23, // 23: switchboard.control.v1.ParticipantRequest.prepare:type_name -> switchboard.control.v1.Prepare
-	26, // 24: switchboard.control.v1.ParticipantRequest.commit:type_name -> switchboard.control.v1.Commit
-	27, // 25: switchboard.control.v1.ParticipantRequest.abort:type_name -> switchboard.control.v1.Abort
-	24, // 26: switchboard.control.v1.Prepare.allocations:type_name -> switchboard.control.v1.Allocation
-	25, // 27: switchboard.control.v1.Prepare.edges:type_name -> switchboard.control.v1.EdgeBinding
-	47, // 28: switchboard.control.v1.Allocation.options:type_name -> google.protobuf.Struct
-	21, // 29: switchboard.control.v1.Allocation.loads:type_name -> switchboard.control.v1.SiteLoad
-	46, // 30: switchboard.control.v1.EdgeBinding.match:type_name -> switchboard.api.v1.Match
-	29, // 31: switchboard.control.v1.ParticipantReply.rejection:type_name -> switchboard.control.v1.Rejection
-	1,  // 32: switchboard.control.v1.TransactionOutcome.state:type_name -> switchboard.control.v1.TransactionState
-	1,  // 33: switchboard.control.v1.TransactionRecord.state:type_name -> switchboard.control.v1.TransactionState
-	33, // 34: switchboard.control.v1.TransactionRecord.participants:type_name -> switchboard.control.v1.Participant
-	9,  // 35: switchboard.control.v1.TransactionRecord.result:type_name -> switchboard.control.v1.ChainRecord
-	23, // 36: switchboard.control.v1.Participant.prepare:type_name -> switchboard.control.v1.Prepare
-	50, // 37: switchboard.control.v1.ChainState.status:type_name -> switchboard.api.v1.ChainStatus
-	51, // 38: switchboard.control.v1.ChainState.planned_demand:type_name -> switchboard.api.v1.Demand
-	39, // 39: switchboard.control.v1.ChainState.draining_since_unix_ms:type_name -> switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
-	52, // 40: switchboard.control.v1.ApplyJournal.resources:type_name -> switchboard.api.v1.Resource
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	36, // 14: switchboard.control.v1.ChainVersion.nsh_numbers:type_name -> switchboard.control.v1.ChainVersion.NshNumbersEntry
+	48, // 15: switchboard.control.v1.PlannedVnf.options:type_name -> google.protobuf.Struct
+	37, // 16: switchboard.control.v1.ForwarderRecord.vnf_weights:type_name -> switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
+	38, // 17: switchboard.control.v1.ForwarderRecord.drops:type_name -> switchboard.control.v1.ForwarderRecord.DropsEntry
+	49, // 18: switchboard.control.v1.InstanceRecord.observed:type_name -> switchboard.api.v1.VnfInstance
+	39, // 19: switchboard.control.v1.ChainProgress.flows:type_name -> switchboard.control.v1.ChainProgress.FlowsEntry
+	50, // 20: switchboard.control.v1.ChainProgress.joined:type_name -> switchboard.api.v1.JoinedEdge
+	19, // 21: switchboard.control.v1.Measurement.stages:type_name -> switchboard.control.v1.StageMeasurement
+	48, // 22: switchboard.control.v1.AllocationRecord.options:type_name -> google.protobuf.Struct
+	21, // 23: switchboard.control.v1.AllocationRecord.loads:type_name -> switchboard.control.v1.SiteLoad
+	23, // 24: switchboard.control.v1.ParticipantRequest.prepare:type_name -> switchboard.control.v1.Prepare
+	26, // 25: switchboard.control.v1.ParticipantRequest.commit:type_name -> switchboard.control.v1.Commit
+	27, // 26: switchboard.control.v1.ParticipantRequest.abort:type_name -> switchboard.control.v1.Abort
+	24, // 27: switchboard.control.v1.Prepare.allocations:type_name -> switchboard.control.v1.Allocation
+	25, // 28: switchboard.control.v1.Prepare.edges:type_name -> switchboard.control.v1.EdgeBinding
+	48, // 29: switchboard.control.v1.Allocation.options:type_name -> google.protobuf.Struct
+	21, // 30: switchboard.control.v1.Allocation.loads:type_name -> switchboard.control.v1.SiteLoad
+	47, // 31: switchboard.control.v1.EdgeBinding.match:type_name -> switchboard.api.v1.Match
+	29, // 32: switchboard.control.v1.ParticipantReply.rejection:type_name -> switchboard.control.v1.Rejection
+	1,  // 33: switchboard.control.v1.TransactionOutcome.state:type_name -> switchboard.control.v1.TransactionState
+	1,  // 34: switchboard.control.v1.TransactionRecord.state:type_name -> switchboard.control.v1.TransactionState
+	33, // 35: switchboard.control.v1.TransactionRecord.participants:type_name -> switchboard.control.v1.Participant
+	9,  // 36: switchboard.control.v1.TransactionRecord.result:type_name -> switchboard.control.v1.ChainRecord
+	23, // 37: switchboard.control.v1.Participant.prepare:type_name -> switchboard.control.v1.Prepare
+	51, // 38: switchboard.control.v1.ChainState.status:type_name -> switchboard.api.v1.ChainStatus
+	52, // 39: switchboard.control.v1.ChainState.planned_demand:type_name -> switchboard.api.v1.Demand
+	40, // 40: switchboard.control.v1.ChainState.draining_since_unix_ms:type_name -> switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
+	53, // 41: switchboard.control.v1.ApplyJournal.resources:type_name -> switchboard.api.v1.Resource
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_control_v1_records_proto_init() }
@@ -2998,7 +3016,7 @@ func file_switchboard_control_v1_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_control_v1_records_proto_rawDesc), len(file_switchboard_control_v1_records_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   38,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
