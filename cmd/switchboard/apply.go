@@ -124,7 +124,7 @@ func readResources(files []string, input io.Reader) ([]*resource.Document, []res
 			read(name, text)
 		}
 	}
-	return documents, mistakes, nil
+	return documents, append(mistakes, resource.Duplicates(documents)...), nil
 }
 
 // readBounded reads up to a byte more than a resource file may have: a device or a mistaken file must not fill memory.

@@ -98,8 +98,9 @@ func (r *recorded) Trace(_ context.Context, request *apiv1.TraceRequest) (*apiv1
 
 func (r *recorded) Traffic(string, string) []*apiv1.ChainTraffic {
 	return []*apiv1.ChainTraffic{{Customer: "acme", Chain: "web", Stages: []*apiv1.StageTraffic{
-		{Stage: 1, Site: "office", Packets: 1000, Bytes: 1500000, PacketsPerSecond: 99.6, Mbps: 1.2, NewFlows: 3},
-		{Stage: 2, Reverse: true, Site: "hq", Packets: 2000, Bytes: 3000000, PacketsPerSecond: 199, Mbps: 2.345, NewFlows: 0}}}}
+		{Stage: 1, Site: "office", ChainLabel: 65536, State: apiv1.RouteState_ROUTE_STATE_DRAINING, Packets: 7, Bytes: 700},
+		{Stage: 1, Site: "office", ChainLabel: 65538, State: apiv1.RouteState_ROUTE_STATE_ACTIVE, Packets: 1000, Bytes: 1500000, PacketsPerSecond: 99.6, Mbps: 1.2, NewFlows: 3},
+		{Stage: 2, Reverse: true, Site: "hq", ChainLabel: 65538, State: apiv1.RouteState_ROUTE_STATE_ACTIVE, Packets: 2000, Bytes: 3000000, PacketsPerSecond: 199, Mbps: 2.345, NewFlows: 0}}}}
 }
 
 var longAgo = timestamppb.New(time.Now().Add(-75 * time.Hour))
@@ -196,14 +197,19 @@ func newRecorded(t *testing.T) *recorded {
 // run executes a command line as main does and gives what it printed, then its exit code.
 func run(t *testing.T, line string) string {
 	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	return runIn(ctx, line)
+}
+
+// runIn is run until ctx ends.
+func runIn(ctx context.Context, line string) string {
 	root := newRootCommand()
 	var out bytes.Buffer
 	root.SetOut(&out)
 	root.SetErr(&out)
 	root.SetIn(strings.NewReader(""))
 	root.SetArgs(strings.Fields(line)[1:])
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
 	err := root.ExecuteContext(ctx)
 	if err != nil {
 		fmt.Fprintln(&out, "switchboard:", err)
@@ -343,5 +349,27 @@ func TestContextsOfTheConfigurationFile(t *testing.T) {
 	write("current: lab\n")
 	if _, _, err := (&clientFlags{}).resolve(); !errors.As(err, &usage) || !strings.Contains(err.Error(), "current") {
 		t.Errorf("unknown field: %v", err)
+	}
+}
+
+// What is interrupted says so and how long it waited, not that the time given has passed.
+func TestInterruptedWait(t *testing.T) {
+	connectTo(t, newRecorded(t))
+	ctx, interrupt := context.WithCancel(context.Background())
+	time.AfterFunc(200*time.Millisecond, interrupt)
+	output := runIn(ctx, "switchboard wait chain web --customer acme --for phase=rejected")
+	if !strings.Contains(output, "chain acme/web: interrupted after ") || !strings.Contains(output, "ms, phase=rejected is not met: phase active") {
+		t.Error(output)
+	}
+}
+
+// Live rates do not clear the screen of a file or another program.
+func TestTopIntoAFile(t *testing.T) {
+	connectTo(t, newRecorded(t))
+	ctx, interrupt := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer interrupt()
+	output := runIn(ctx, "switchboard top --interval 10ms")
+	if strings.Contains(output, "\x1b") || strings.Count(output, "CHAIN") < 2 {
+		t.Errorf("%q", output)
 	}
 }

@@ -29,11 +29,11 @@ type deleteFlags struct {
 func newDeleteCommand() *cobra.Command {
 	flags := &deleteFlags{}
 	command := &cobra.Command{
-		Use:       "delete (KIND NAME | -f FILE)",
-		Short:     "Delete resources; waits until chains have ended",
-		Example:   "  switchboard delete chain web --customer acme\n  switchboard delete -f examples/chains/web.yaml",
-		Args:      usageArgs(cobra.MaximumNArgs(2)),
-		ValidArgs: resource.KindWords(),
+		Use:               "delete (KIND NAME | -f FILE)",
+		Short:             "Delete resources; waits until chains have ended",
+		Example:           "  switchboard delete chain web --customer acme\n  switchboard delete -f examples/chains/web.yaml",
+		Args:              usageArgs(cobra.MaximumNArgs(2)),
+		ValidArgsFunction: completeTarget(&flags.clientFlags, &flags.customer),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			targets, err := flags.targets(arguments, command.InOrStdin())
 			if err != nil {
@@ -49,6 +49,7 @@ func newDeleteCommand() *cobra.Command {
 	flags.add(command)
 	command.Flags().StringArrayVarP(&flags.files, "filename", "f", nil, "delete the resources of a file or directory")
 	command.Flags().StringVar(&flags.customer, "customer", "", "the resource's owner")
+	completeFlag(command, "customer", completeCustomer(&flags.clientFlags))
 	command.Flags().BoolVar(&flags.wait, "wait", true, "wait until chains have ended")
 	command.Flags().BoolVar(&flags.noneIsOK, "ignore-not-found", false, "succeed where there is no such resource")
 	command.Flags().DurationVar(&flags.timeout, "timeout", 2*time.Minute, "how long to wait")
@@ -113,7 +114,10 @@ func deleteAll(ctx context.Context, out io.Writer, client apiv1connect.Switchboa
 
 func awaitGone(ctx context.Context, client apiv1connect.SwitchboardServiceClient, t target, limit time.Duration) error {
 	last, err := await(ctx, client, t, func(r *apiv1.Resource) bool { return r == nil })
-	if errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted; %s %s is being deleted: %s", t.kind, path(t.customer, t.name), phaseText(last))
+	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s %s is not gone after %v: %s", t.kind, path(t.customer, t.name), limit, phaseText(last))
 	}
 	return err

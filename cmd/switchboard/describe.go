@@ -21,11 +21,11 @@ func newDescribeCommand() *cobra.Command {
 	flags := &clientFlags{}
 	var customer string
 	command := &cobra.Command{
-		Use:       "describe KIND NAME",
-		Short:     "Show all that is known of a resource: what it is to be, how it stands, what happened",
-		Example:   "  switchboard describe chain web --customer acme",
-		Args:      usageArgs(cobra.RangeArgs(1, 2)),
-		ValidArgs: resource.KindWords(),
+		Use:               "describe KIND NAME",
+		Short:             "Show all that is known of a resource: what it is to be, how it stands, what happened",
+		Example:           "  switchboard describe chain web --customer acme",
+		Args:              usageArgs(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: completeTarget(flags, &customer),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			t, err := parseTarget(arguments, customer)
 			if err != nil {
@@ -55,6 +55,7 @@ func newDescribeCommand() *cobra.Command {
 	}
 	flags.add(command)
 	command.Flags().StringVar(&customer, "customer", "", "the resource's owner")
+	completeFlag(command, "customer", completeCustomer(flags))
 	return command
 }
 

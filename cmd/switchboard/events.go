@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	apiv1 "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
-	"github.com/switchboard-project/switchboard/internal/resource"
 	"github.com/switchboard-project/switchboard/internal/show"
 )
 
@@ -19,11 +18,11 @@ func newEventsCommand() *cobra.Command {
 	var customer string
 	var limit uint32
 	command := &cobra.Command{
-		Use:       "events [KIND [NAME]]",
-		Short:     "Show what happened, the latest last",
-		Example:   "  switchboard events\n  switchboard events chain web --customer acme",
-		Args:      usageArgs(cobra.MaximumNArgs(2)),
-		ValidArgs: resource.KindWords(),
+		Use:               "events [KIND [NAME]]",
+		Short:             "Show what happened, the latest last",
+		Example:           "  switchboard events\n  switchboard events chain web --customer acme",
+		Args:              usageArgs(cobra.MaximumNArgs(2)),
+		ValidArgsFunction: completeTarget(flags, &customer),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			request := &apiv1.ListEventsRequest{Customer: customer, Limit: limit}
 			if len(arguments) > 0 {
@@ -49,6 +48,7 @@ func newEventsCommand() *cobra.Command {
 	}
 	flags.add(command)
 	command.Flags().StringVar(&customer, "customer", "", "show this customer's only")
+	completeFlag(command, "customer", completeCustomer(flags))
 	command.Flags().Uint32Var(&limit, "limit", 100, "how many of the latest")
 	return command
 }

@@ -85,8 +85,8 @@ func newGetCommand() *cobra.Command {
 		Short: "Show resources: sites, links, vnfs, deployments, instances, edges, chains, routes, moves or all",
 		Example: "  switchboard get chains -o wide\n  switchboard get chain web --customer acme -o yaml\n" +
 			"  switchboard get routes --chain acme/web\n  switchboard get instances --watch",
-		Args:      usageArgs(cobra.RangeArgs(1, 2)),
-		ValidArgs: append(resource.KindWords(), "all"),
+		Args:              usageArgs(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: completeTarget(&flags.clientFlags, &flags.customer, "all"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if !slices.Contains([]string{"table", "wide", "json", "yaml", "name"}, flags.output) {
 				return usageError{fmt.Errorf("--output %q: use table, wide, json, yaml or name", flags.output)}
@@ -103,6 +103,11 @@ func newGetCommand() *cobra.Command {
 	command.Flags().StringVar(&flags.customer, "customer", "", "show this customer's only")
 	command.Flags().StringVar(&flags.chain, "chain", "", "of routes: show this chain's only")
 	command.Flags().BoolVarP(&flags.watch, "watch", "w", false, "go on showing what changes")
+	completeFlag(command, "output", fixed("table", "wide", "json", "yaml", "name"))
+	completeFlag(command, "customer", completeCustomer(&flags.clientFlags))
+	completeFlag(command, "chain", func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return completeChain(&flags.clientFlags, &flags.customer)(command, nil, "")
+	})
 	return command
 }
 

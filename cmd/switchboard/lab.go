@@ -51,11 +51,12 @@ func newLabUpCommand(flags *labFlags) *cobra.Command {
 			if file == "" {
 				return usageError{errors.New("lab up: say which laboratory with -f FILE")}
 			}
-			text, err := os.ReadFile(file)
+			text, err := lab.ReadText(file)
 			if err != nil {
 				return err
 			}
 			documents, mistakes := resource.ReadFile(file, lab.Resources(text))
+			mistakes = append(mistakes, resource.Duplicates(documents)...)
 			if len(mistakes) > 0 {
 				return &fileMistakes{mistakes}
 			}
@@ -84,7 +85,9 @@ func applyLaboratory(ctx context.Context, running *lab.Running, documents []*res
 	if err != nil {
 		return err
 	}
-	if err := apply(ctx, io.Discard, client, documents, false); err != nil {
+	if err := apply(ctx, io.Discard, client, documents, false); ctx.Err() != nil {
+		return lab.ErrInterrupted
+	} else if err != nil {
 		return err
 	}
 	progress.Step("%d resources applied", len(documents))
@@ -104,7 +107,13 @@ func applyLaboratory(ctx context.Context, running *lab.Running, documents []*res
 		if connected := met; key.Kind == chain.KindSite {
 			met = func(r *apiv1.Resource) bool { return connected(r) && forwards(r) }
 		}
-		if _, err := await(ctx, client, target{kind: key.Kind, customer: string(key.Customer), name: key.Name}, met); err != nil {
+		_, err = await(ctx, client, target{kind: key.Kind, customer: string(key.Customer), name: key.Name}, met)
+		switch {
+		case errors.Is(err, context.Canceled):
+			return lab.ErrInterrupted
+		case errors.Is(err, context.DeadlineExceeded):
+			return fmt.Errorf("%s is not %s after %v; see %s/logs", key, condition, settling, running.StateDirectory)
+		case err != nil:
 			return fmt.Errorf("%s is not %s: %w; see %s/logs", key, condition, err, running.StateDirectory)
 		}
 	}
@@ -164,9 +173,10 @@ func newLabStatusCommand(flags *labFlags) *cobra.Command {
 
 func newLabExecCommand(flags *labFlags) *cobra.Command {
 	command := &cobra.Command{
-		Use:     "exec MACHINE -- COMMAND [ARGUMENT...]",
-		Short:   "Run a program on a host, a server, a site or a VNF instance",
-		Example: "  switchboard lab exec acme-host -- curl -s http://198.51.100.80/",
+		Use:               "exec MACHINE -- COMMAND [ARGUMENT...]",
+		Short:             "Run a program on a host, a server, a site or a VNF instance",
+		Example:           "  switchboard lab exec acme-host -- curl -s http://198.51.100.80/",
+		ValidArgsFunction: completeMachine(flags),
 		RunE: func(command *cobra.Command, words []string) error {
 			if len(words) > 1 && words[1] == "--" {
 				words = slices.Delete(words, 1, 2)
@@ -184,10 +194,11 @@ func newLabExecCommand(flags *labFlags) *cobra.Command {
 func newLabPcapCommand(flags *labFlags) *cobra.Command {
 	var limit int
 	command := &cobra.Command{
-		Use:     "pcap SITE",
-		Short:   "Capture a site's wide-area side, in pcap format, to standard output",
-		Example: "  switchboard lab pcap dc | tshark -r -",
-		Args:    usageArgs(cobra.ExactArgs(1)),
+		Use:               "pcap SITE",
+		Short:             "Capture a site's wide-area side, in pcap format, to standard output",
+		Example:           "  switchboard lab pcap dc | tshark -r -",
+		ValidArgsFunction: completeSite(flags),
+		Args:              usageArgs(cobra.ExactArgs(1)),
 		RunE: func(command *cobra.Command, words []string) error {
 			return lab.Capture(command.Context(), flags.root, flags.name, words[0], limit, command.OutOrStdout())
 		},

@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	apiv1 "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	"github.com/switchboard-project/switchboard/gen/switchboard/api/v1/apiv1connect"
+	"github.com/switchboard-project/switchboard/internal/resource"
 	"github.com/switchboard-project/switchboard/internal/show"
 )
 
@@ -25,9 +28,10 @@ type topFlags struct {
 func newTopCommand() *cobra.Command {
 	flags := &topFlags{}
 	command := &cobra.Command{
-		Use:   "top [CHAIN]",
-		Short: "Show live rates of chains, per stage and direction",
-		Args:  usageArgs(cobra.MaximumNArgs(1)),
+		Use:               "top [CHAIN]",
+		Short:             "Show live rates of chains, per stage and direction",
+		Args:              usageArgs(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeChain(&flags.clientFlags, &flags.customer),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			request := &apiv1.GetTrafficRequest{Customer: flags.customer}
 			if len(arguments) > 0 {
@@ -46,6 +50,7 @@ func newTopCommand() *cobra.Command {
 	}
 	flags.add(command)
 	command.Flags().StringVar(&flags.customer, "customer", "", "show this customer's only")
+	completeFlag(command, "customer", completeCustomer(&flags.clientFlags))
 	command.Flags().BoolVar(&flags.once, "once", false, "show once and end")
 	command.Flags().DurationVar(&flags.interval, "interval", time.Second, "how often to look")
 	return command
@@ -55,7 +60,8 @@ func newTopCommand() *cobra.Command {
 const clearScreen = "\x1b[H\x1b[J"
 
 func top(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServiceClient, request *apiv1.GetTrafficRequest, flags *topFlags) error {
-	for {
+	screen := !flags.once && isTerminal(out)
+	for first := true; ; first = false {
 		answer, err := client.GetTraffic(ctx, connect.NewRequest(request))
 		if ctx.Err() != nil {
 			return nil
@@ -63,8 +69,11 @@ func top(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServ
 		if err != nil {
 			return plain(err)
 		}
-		if !flags.once {
+		switch {
+		case screen:
 			fmt.Fprint(out, clearScreen)
+		case !first:
+			fmt.Fprintln(out)
 		}
 		if err := show.Rows(out, trafficRows(answer.Msg.Chains)); err != nil || flags.once {
 			return err
@@ -77,15 +86,29 @@ func top(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServ
 	}
 }
 
+// isTerminal reports whether somebody watches the output, rather than a file or another program taking it.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)
+	return err == nil
+}
+
 func trafficRows(chains []*apiv1.ChainTraffic) [][]string {
-	rows := [][]string{{"CHAIN", "DIRECTION", "STAGE", "SITE", "MBIT/S", "PACKETS/S", "PACKETS", "BYTES", "NEW FLOWS"}}
+	rows := [][]string{{"CHAIN", "LABEL", "DIRECTION", "STAGE", "SITE", "MBIT/S", "PACKETS/S", "PACKETS", "BYTES", "NEW FLOWS"}}
 	for _, c := range chains {
 		for _, s := range c.Stages {
 			direction := "forward"
 			if s.Reverse {
 				direction = "reverse"
 			}
-			rows = append(rows, []string{path(c.Customer, c.Chain), direction, fmt.Sprint(s.Stage), s.Site, fmt.Sprintf("%.2f", s.Mbps),
+			label := fmt.Sprint(s.ChainLabel)
+			if state := resource.Word(s.State); s.State != apiv1.RouteState_ROUTE_STATE_ACTIVE && state != "" {
+				label += "(" + state + ")"
+			}
+			rows = append(rows, []string{path(c.Customer, c.Chain), label, direction, fmt.Sprint(s.Stage), s.Site, fmt.Sprintf("%.2f", s.Mbps),
 				fmt.Sprintf("%.0f", s.PacketsPerSecond), fmt.Sprint(s.Packets), fmt.Sprint(s.Bytes), fmt.Sprint(s.NewFlows)})
 		}
 	}

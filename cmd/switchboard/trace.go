@@ -28,6 +28,9 @@ type traceFlags struct {
 	from        string
 }
 
+// longestTrace is what the API takes.
+const longestTrace = time.Minute
+
 func newTraceCommand() *cobra.Command {
 	flags := &traceFlags{}
 	command := &cobra.Command{
@@ -40,8 +43,12 @@ func newTraceCommand() *cobra.Command {
 			"  switchboard trace web --customer acme --protocol tcp --destination-port 80\n" +
 			"  switchboard trace --send --customer acme --from office-lan --protocol tcp \\\n" +
 			"    --source 10.1.0.10 --destination 198.51.100.80 --destination-port 80",
-		Args: usageArgs(cobra.MaximumNArgs(1)),
+		Args:              usageArgs(cobra.MaximumNArgs(1)),
+		ValidArgsFunction: completeChain(&flags.clientFlags, &flags.customer),
 		RunE: func(command *cobra.Command, arguments []string) error {
+			if flags.duration < time.Millisecond || flags.duration > longestTrace {
+				return usageError{fmt.Errorf("--duration %v: write 1ms to %v", flags.duration, longestTrace)}
+			}
 			if flags.send {
 				return flags.sendProbe(command, arguments)
 			}
@@ -79,6 +86,8 @@ func newTraceCommand() *cobra.Command {
 	f.StringVar(&flags.from, "from", "", "with --send: the edge where the packet enters")
 	f.BoolVar(&flags.leave, "leave", false, "with --send: let the packet leave by the egress edge")
 	f.StringArrayVar(&flags.match.DestinationPorts, "destination-port", nil, "only to this port or range")
+	completeFlag(command, "protocol", fixed("tcp", "udp", "icmp", "icmpv6"))
+	completeFlag(command, "customer", completeCustomer(&flags.clientFlags))
 	return command
 }
 

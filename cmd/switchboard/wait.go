@@ -25,9 +25,9 @@ func newWaitCommand() *cobra.Command {
 		Short: "Wait until a resource is in a state",
 		Long: "CONDITION is phase=PHASE for chains, connected for sites, up for edges, healthy for instances and deployments, or\n" +
 			"deleted. A chain that is rejected ends the wait for phase=active at once.",
-		Example:   "  switchboard wait chain web --customer acme --for phase=active --timeout 60s",
-		Args:      usageArgs(cobra.RangeArgs(1, 2)),
-		ValidArgs: resource.KindWords(),
+		Example:           "  switchboard wait chain web --customer acme --for phase=active --timeout 60s",
+		Args:              usageArgs(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: completeTarget(flags, &customer),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			t, err := parseTarget(arguments, customer)
 			if err == nil && t.name == "" {
@@ -49,10 +49,14 @@ func newWaitCommand() *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(command.Context(), timeout)
 			defer cancel()
+			begun := time.Now()
 			last, err := await(ctx, client, t, func(r *apiv1.Resource) bool { return met(r) || hopeless(condition, r) })
 			switch {
 			case errors.Is(err, context.DeadlineExceeded):
 				return fmt.Errorf("%s %s: %s is not met after %v: %s", t.kind, path(t.customer, t.name), condition, timeout, phaseText(last))
+			case errors.Is(err, context.Canceled):
+				return fmt.Errorf("%s %s: interrupted after %v, %s is not met: %s", t.kind, path(t.customer, t.name),
+					time.Since(begun).Round(100*time.Millisecond), condition, phaseText(last))
 			case err != nil:
 				return err
 			case !met(last):
@@ -66,6 +70,8 @@ func newWaitCommand() *cobra.Command {
 	command.Flags().StringVar(&condition, "for", "", "what to wait for")
 	command.Flags().StringVar(&customer, "customer", "", "the resource's owner")
 	command.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait")
+	completeFlag(command, "for", completeCondition)
+	completeFlag(command, "customer", completeCustomer(flags))
 	return command
 }
 
@@ -113,7 +119,7 @@ func hopeless(condition string, r *apiv1.Resource) bool {
 const awaitRetry = 200 * time.Millisecond
 
 // await watches a resource until it is as wanted; nil is one that does not exist. It returns the last state seen. A
-// server that restarts is waited for.
+// server that restarts is waited for. It ends with the error of ctx when that ends first.
 func await(ctx context.Context, client apiv1connect.SwitchboardServiceClient, t target, met func(*apiv1.Resource) bool) (*apiv1.Resource, error) {
 	connected := false
 	for {
@@ -122,14 +128,16 @@ func await(ctx context.Context, client apiv1connect.SwitchboardServiceClient, t 
 		switch code := connect.CodeOf(err); {
 		case done:
 			return last, nil
-		case ctx.Err() != nil || code == connect.CodeDeadlineExceeded:
+		case ctx.Err() != nil:
+			return last, ctx.Err()
+		case code == connect.CodeDeadlineExceeded:
 			return last, context.DeadlineExceeded
 		case err != nil && (!connected || code != connect.CodeUnavailable && code != connect.CodeCanceled && code != connect.CodeUnknown):
 			return last, plain(err)
 		}
 		select {
 		case <-ctx.Done():
-			return last, context.DeadlineExceeded
+			return last, ctx.Err()
 		case <-time.After(awaitRetry):
 		}
 	}

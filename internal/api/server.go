@@ -132,5 +132,9 @@ func (s *service) Trace(ctx context.Context, r *connect.Request[api.TraceRequest
 
 // GetTraffic shows present rates and counters of chains.
 func (s *service) GetTraffic(_ context.Context, r *connect.Request[api.GetTrafficRequest]) (*connect.Response[api.GetTrafficResponse], error) {
+	if of := r.Msg.Chain; of != "" && len(s.backend.List(chain.KindChain, r.Msg.Customer, of)) == 0 {
+		key := chain.Key{Kind: chain.KindChain, Customer: chain.CustomerName(r.Msg.Customer), Name: of}
+		return nil, &global.Refused{Reason: global.NotFound, Message: "there is no " + key.String()}
+	}
 	return connect.NewResponse(&api.GetTrafficResponse{Chains: s.backend.Traffic(r.Msg.Customer, r.Msg.Chain)}), nil
 }

@@ -1,7 +1,10 @@
 package global
 
 import (
+	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
@@ -34,4 +37,39 @@ func TestChainShowsWhoJoined(t *testing.T) {
 	})
 	report()
 	p.await("it is gone", func() bool { return len(p.chain("acme", "web").Status.Joined) == 0 })
+}
+
+// Versions of a chain are told apart in its traffic, and those that end are named.
+func TestTrafficTellsVersionsApart(t *testing.T) {
+	p := standard(t)
+	p.config.DrainLimit = time.Hour
+	p.stop()
+	p.startGlobal()
+	p.apply(webChain)
+	old := p.awaitPhase("acme", "web", active).Status.Routes[0].ChainLabel
+	office := p.sites["office"]
+	office.setFlows(p.record("acme", "web"), old, 3)
+	p.apply(strings.Replace(webChain, "default: accept", "default: drop", 1))
+	p.await("the new version is active", func() bool {
+		r := p.record("acme", "web")
+		return len(r.Versions) == 2 && activeVersion(r) != nil
+	})
+	fresh := activeVersion(p.record("acme", "web")).ChainLabel
+	err := put(testContext(t), office.connection.Published(), bus.Key("measurement", "acme", "web"), &control.Measurement{Site: "office",
+		Customer: "acme", Chain: "web", Stages: []*control.StageMeasurement{{ChainLabel: old, Stage: 1, Packets: 1},
+			{ChainLabel: fresh, Stage: 1, Packets: 2}, {ChainLabel: fresh | 1, Stage: 1, Reverse: true, Packets: 3}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("2 %d ACTIVE, 1 %d DRAINING, 3 %d ACTIVE", fresh, old, fresh)
+	shown := func() string {
+		var rows []string
+		for _, c := range p.g.Traffic("acme", "web") {
+			for _, s := range c.Stages {
+				rows = append(rows, fmt.Sprintf("%d %d %s", s.Packets, s.ChainLabel, strings.TrimPrefix(s.State.String(), "ROUTE_STATE_")))
+			}
+		}
+		return strings.Join(rows, ", ")
+	}
+	p.await("the traffic is "+want, func() bool { return shown() == want })
 }

@@ -27,6 +27,7 @@ func (o *observed) reachableLocked(site string) bool {
 // Traffic shows what sites measure of chains, per stage and direction; empty parts match all.
 func (g *Global) Traffic(customer, name string) []*api.ChainTraffic {
 	byChain := map[chain.Key]*api.ChainTraffic{}
+	states := g.versionStates()
 	each(g.observed, func(site chain.SiteName, _ string, m *control.Measurement) {
 		if customer != "" && m.Customer != customer || name != "" && m.Chain != name {
 			return
@@ -37,13 +38,13 @@ func (g *Global) Traffic(customer, name string) []*api.ChainTraffic {
 		}
 		for _, s := range m.Stages {
 			byChain[key].Stages = append(byChain[key].Stages, &api.StageTraffic{Stage: s.Stage, Reverse: s.Reverse, Site: string(site),
-				Packets: s.Packets, Bytes: s.Bytes, PacketsPerSecond: s.PacketsPerSecond, Mbps: s.Mbps, NewFlows: s.NewFlows})
+				ChainLabel: s.ChainLabel &^ 1, State: states[s.ChainLabel&^1], Packets: s.Packets, Bytes: s.Bytes, PacketsPerSecond: s.PacketsPerSecond, Mbps: s.Mbps, NewFlows: s.NewFlows})
 		}
 	})
 	var all []*api.ChainTraffic
 	for _, t := range byChain {
 		slices.SortFunc(t.Stages, func(a, b *api.StageTraffic) int {
-			return cmp.Or(compareBool(a.Reverse, b.Reverse), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Site, b.Site))
+			return cmp.Or(compareBool(a.Reverse, b.Reverse), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Site, b.Site), cmp.Compare(b.ChainLabel, a.ChainLabel))
 		})
 		all = append(all, t)
 	}
@@ -51,6 +52,19 @@ func (g *Global) Traffic(customer, name string) []*api.ChainTraffic {
 		return cmp.Or(cmp.Compare(a.Customer, b.Customer), cmp.Compare(a.Chain, b.Chain))
 	})
 	return all
+}
+
+// versionStates are the states of all chains' versions, by label.
+func (g *Global) versionStates() map[uint32]api.RouteState {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	states := map[uint32]api.RouteState{}
+	for _, record := range g.records {
+		for _, v := range record.Versions {
+			states[v.ChainLabel] = routeState(v.State)
+		}
+	}
+	return states
 }
 
 func compareBool(a, b bool) int {

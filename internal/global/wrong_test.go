@@ -77,6 +77,7 @@ func withTopology(t *testing.T) *Global {
 // mistakesIn is what reading a file and checking its resources finds, as the command line prints it.
 func mistakesIn(g *Global, file string) []string {
 	documents, mistakes := resource.ReadFile("file.yaml", []byte(file))
+	mistakes = append(mistakes, resource.Duplicates(documents)...)
 	var messages []*api.Resource
 	for _, d := range documents {
 		messages = append(messages, d.Message)

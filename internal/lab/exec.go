@@ -40,6 +40,19 @@ func Exec(root, name, machine string, words []string) error {
 	})
 }
 
+// Sites lists the sites of a laboratory.
+func Sites(root, name string) ([]string, error) {
+	name, err := FindName(root, name)
+	if err != nil {
+		return nil, err
+	}
+	laboratory, err := ReadFile(stateOf(root, name).file())
+	if err != nil {
+		return nil, err
+	}
+	return laboratory.Sites, nil
+}
+
 // Machines lists what Exec can run programs in.
 func Machines(name string) []string {
 	namespaces, err := hostnet.NamespaceNames(Prefix(name))

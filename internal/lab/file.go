@@ -99,11 +99,29 @@ const (
 
 // ReadFile reads a laboratory's file. What is wrong in it is a *FileError that names every problem.
 func ReadFile(path string) (*Laboratory, error) {
-	text, err := os.ReadFile(path)
+	text, err := ReadText(path)
 	if err != nil {
 		return nil, err
 	}
 	return Parse(path, text)
+}
+
+// MaximumFile bounds a laboratory's file, in bytes.
+const MaximumFile = 4 << 20
+
+// ReadText reads a laboratory's file as it is, whatever is behind the name: a device or a mistaken file must not fill
+// memory.
+func ReadText(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, MaximumFile+1))
+	if err == nil && len(text) > MaximumFile {
+		err = fmt.Errorf("%s has more than %d bytes: name the file of a laboratory", path, MaximumFile)
+	}
+	return text, err
 }
 
 // Resources is a laboratory's file without its document of kind Laboratory: what `switchboard apply` takes. Lines keep

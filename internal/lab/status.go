@@ -7,6 +7,7 @@ import (
 	"math"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strconv"
 	"sync"
 	"text/tabwriter"
@@ -39,7 +40,7 @@ type LinkStatus struct {
 	// RoundTripMS is twice the latency configured.
 	RoundTripMS float64
 	RateMbps    float64
-	// MeasuredMS is the least round trip found; not a number where no answer came.
+	// MeasuredMS is the median of the round trips found; not a number where no answer came.
 	MeasuredMS float64
 }
 
@@ -82,28 +83,42 @@ func Inspect(ctx context.Context, root, name string) (*Status, error) {
 	return status, nil
 }
 
-var leastRoundTrip = regexp.MustCompile(`= ([0-9.]+)/`)
+// pings is how many round trips a link's median is of.
+const pings = 21
 
-// measure is the least round trip in milliseconds between two sites.
+var roundTrip = regexp.MustCompile(`time=([0-9.]+) ms`)
+
+// measure is the median round trip in milliseconds between two sites.
 func measure(ctx context.Context, from, to *sitePlan) float64 {
 	namespace, err := hostnet.OpenNamespace(from.Namespace)
 	if err != nil {
 		return math.NaN()
 	}
 	defer namespace.Close()
-	output, err := namespace.Run(exec.CommandContext(ctx, "ping", "-q", "-c", "5", "-i", "0.02", "-W", "2", to.Control.Addr().String()))
+	output, err := namespace.Run(exec.CommandContext(ctx, "ping", "-n", "-c", strconv.Itoa(pings), "-i", "0.02", "-W", "2", to.Control.Addr().String()))
 	if err != nil {
 		return math.NaN()
 	}
-	found := leastRoundTrip.FindSubmatch(output)
-	if found == nil {
+	return medianRoundTrip(output)
+}
+
+// medianRoundTrip is that of the answers which ping printed, in milliseconds.
+func medianRoundTrip(output []byte) float64 {
+	var found []float64
+	for _, answer := range roundTrip.FindAllSubmatch(output, -1) {
+		if value, err := strconv.ParseFloat(string(answer[1]), 64); err == nil {
+			found = append(found, value)
+		}
+	}
+	if len(found) == 0 {
 		return math.NaN()
 	}
-	value, err := strconv.ParseFloat(string(found[1]), 64)
-	if err != nil {
-		return math.NaN()
+	slices.Sort(found)
+	middle := len(found) / 2
+	if len(found)%2 == 0 {
+		return (found[middle-1] + found[middle]) / 2
 	}
-	return value
+	return found[middle]
 }
 
 // Write prints the status as tables.

@@ -18,6 +18,9 @@ const supervisorProcess = "supervisor"
 // startPatience is how long processes may take to be running.
 const startPatience = 20 * time.Second
 
+// ErrInterrupted reports that a laboratory was not brought up to its end. What is there stays, and is gone on with.
+var ErrInterrupted = errors.New("interrupted: `switchboard lab up` again goes on, `switchboard lab down` removes what is there")
+
 // Running is a laboratory that Up has brought up.
 type Running struct {
 	*Laboratory
@@ -31,7 +34,7 @@ type Running struct {
 
 // Up brings up the laboratory of a file, or what is missing of it. Resources are not applied: that is the API's part.
 func Up(ctx context.Context, root, file string, progress *Progress) (*Running, error) {
-	text, err := os.ReadFile(file)
+	text, err := ReadText(file)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +66,8 @@ func Up(ctx context.Context, root, file string, progress *Progress) (*Running, e
 		return nil, err
 	}
 	progress.Step("network: %d sites, %d links, %d hosts in %d namespaces", len(p.Sites), len(p.Links), len(p.machines()), len(p.namespaces()))
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, ErrInterrupted
 	}
 	processes, err := s.configure(p)
 	if err != nil {
@@ -161,8 +164,7 @@ func (s state) ensureSupervisor(processes []process) error {
 
 // waitRunning returns when every process runs and the API listens.
 func (s state) waitRunning(ctx context.Context, processes []process) error {
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
-	defer cancel()
+	patience := time.After(startPatience)
 	for {
 		missing := s.missing(processes)
 		if missing == "" {
@@ -170,6 +172,8 @@ func (s state) waitRunning(ctx context.Context, processes []process) error {
 		}
 		select {
 		case <-ctx.Done():
+			return ErrInterrupted
+		case <-patience:
 			return fmt.Errorf("%s is not running: see %s", missing, s.log(missing))
 		case <-time.After(20 * time.Millisecond):
 		}

@@ -73,7 +73,7 @@ func FileKind(kind chain.Kind) string {
 }
 
 // Observed reports whether resources of a kind are shown and never applied.
-func Observed(kind chain.Kind) bool { return kind == chain.KindInstance || kind == chain.KindRoute }
+func Observed(kind chain.Kind) bool { return kind != "" && !slices.Contains(chain.AppliedKinds, kind) }
 
 // KindOf is the kind of a message, "" where none is set.
 func KindOf(message *api.Resource) chain.Kind {

@@ -85,6 +85,9 @@ func parseEdge(e *api.EdgeSpec, f *chain.Findings) chain.EdgeSpec {
 		case p.Bits() < p.Addr().BitLen()-1 && p == p.Masked():
 			f.Add(fmt.Sprintf("spec.gatewayAddresses[%d]", i), fmt.Sprintf("%q is the network, not an address in it", text),
 				"write the forwarder's own address, for example "+netip.PrefixFrom(p.Addr().Next(), p.Bits()).String())
+		case isBroadcast(p):
+			f.Add(fmt.Sprintf("spec.gatewayAddresses[%d]", i), fmt.Sprintf("%q is the network's broadcast address", text),
+				"write the forwarder's own address, for example "+netip.PrefixFrom(p.Masked().Addr().Next(), p.Bits()).String())
 		}
 		spec.Gateways = append(spec.Gateways, p)
 	}
@@ -96,6 +99,13 @@ func parseEdge(e *api.EdgeSpec, f *chain.Findings) chain.EdgeSpec {
 		spec.NextHops = append(spec.NextHops, a)
 	}
 	return spec
+}
+
+// isBroadcast reports whether an IPv4 address is all ones behind its network's prefix (RFC 919). Networks of two
+// addresses have none (RFC 3021).
+func isBroadcast(p netip.Prefix) bool {
+	next := netip.PrefixFrom(p.Addr().Next(), p.Bits())
+	return p.Addr().Is4() && p.Bits() < 31 && (!next.Addr().IsValid() || next.Masked() != p.Masked())
 }
 
 func parseChain(c *api.ChainSpec, f *chain.Findings) chain.ChainSpec {

@@ -7,6 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/internal/chain"
 )
 
 // Document is one resource of a file.
@@ -128,6 +129,25 @@ func jsonName(name string) string {
 		}
 	}
 	return b.String()
+}
+
+// Duplicates finds resources that are described more than once, over all files.
+func Duplicates(documents []*Document) []Mistake {
+	var all []Mistake
+	seen := map[chain.Key]*Document{}
+	for _, d := range documents {
+		key := KeyOf(d.Message)
+		first, twice := seen[key]
+		switch {
+		case key.Name == "": // reported as missing
+		case twice:
+			all = append(all, Mistake{d.Source, d.LineOf("metadata.name"), "metadata.name",
+				fmt.Sprintf("%s is given twice, first at %s:%d", key, first.Source, first.LineOf("metadata.name")), "remove one of them, or rename it"})
+		default:
+			seen[key] = d
+		}
+	}
+	return all
 }
 
 // Covered reports whether a mistake that a later check found is told already by one found in reading the same place: a

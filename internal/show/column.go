@@ -48,6 +48,7 @@ var columns = map[chain.Kind][]column{
 			s := r.GetVnf().GetStatus()
 			return fmt.Sprintf("%d/%d", s.GetHealthyInstances(), s.GetInstances())
 		})},
+		{"BEHAVIOUR", true, cellOf(behaviour)},
 		{"OPTIONS", true, cellOf(options)},
 		ageColumn},
 	chain.KindDeployment: {nameColumn,
@@ -174,6 +175,21 @@ func options(r *api.Resource) string {
 	var all []string
 	for _, o := range r.GetVnf().GetSpec().GetOptions() {
 		all = append(all, o.Name+":"+resource.Word(o.Type))
+	}
+	return strings.Join(all, ",")
+}
+
+// behaviour is what a VNF's catalogue entry says it does.
+func behaviour(r *api.Resource) string {
+	b := r.GetVnf().GetSpec().GetBehaviour()
+	var all []string
+	for _, does := range []struct {
+		so   bool
+		word string
+	}{{b.GetChangesAddresses(), "changes-addresses"}, {b.GetDrops(), "drops"}, {b.GetStateful(), "stateful"}} {
+		if does.so {
+			all = append(all, does.word)
+		}
 	}
 	return strings.Join(all, ",")
 }

@@ -1570,7 +1570,7 @@ func (x *FirewallRule) GetDirection() string {
 	return ""
 }
 
-// VnfBehaviour is what the function does to packets and flows.
+// VnfBehaviour is what the function does to packets and flows. It informs people; nothing is decided by it.
 type VnfBehaviour struct {
 	state            protoimpl.MessageState `protogen:"open.v1"`
 	ChangesAddresses bool                   `protobuf:"varint,1,opt,name=changes_addresses,json=changesAddresses,proto3" json:"changes_addresses,omitempty"`
