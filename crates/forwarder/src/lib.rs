@@ -28,6 +28,7 @@ pub mod fragments;
 pub mod frame;
 mod housekeeping;
 pub mod neighbours;
+mod output;
 pub mod pipeline;
 mod plain;
 pub mod ports;

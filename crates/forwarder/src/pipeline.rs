@@ -10,6 +10,7 @@ use crate::fragments::Fragments;
 use crate::frame::Frame;
 use crate::housekeeping::Housekeeping;
 use crate::neighbours::{Neighbours, Waiting};
+pub use crate::output::{Made, Output};
 use crate::registry::{HopId, PlaceId};
 use crate::rules::{Hop, Rules};
 use crate::trace::Trace;
@@ -22,86 +23,6 @@ use flow::{
 use std::collections::HashMap;
 use wire::steering::Direction;
 use wire::tcp;
-
-/// Where frames leave.
-pub struct Output<F> {
-    /// Frames to send, by port.
-    pub ports: Vec<Vec<F>>,
-    /// Frames made here (answers, fragments).
-    pub made: Vec<Made>,
-}
-
-/// A frame made here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Made {
-    /// Port to leave by.
-    pub port: usize,
-    /// Received frames that leave by this port before it.
-    pub behind: usize,
-    /// The frame.
-    pub bytes: Vec<u8>,
-}
-
-impl<F> Default for Output<F> {
-    fn default() -> Self {
-        Output {
-            ports: Vec::new(),
-            made: Vec::new(),
-        }
-    }
-}
-
-impl<F> Output<F> {
-    /// Sends a frame that was made here, in its turn.
-    #[cold]
-    pub fn make(&mut self, port: usize, bytes: Vec<u8>) {
-        let behind = self.ports.get(port).map_or(0, Vec::len);
-        self.made.push(Made {
-            port,
-            behind,
-            bytes,
-        });
-    }
-
-    /// Turns what was made here into frames among the received ones, in their turn; `frame` may refuse one.
-    #[cold]
-    pub fn merge(&mut self, mut frame: impl FnMut(&[u8]) -> Option<F>) {
-        let made = std::mem::take(&mut self.made);
-        let ports = made.iter().map(|made| made.port + 1).max().unwrap_or(0);
-        if self.ports.len() < ports {
-            self.ports.resize_with(ports, Vec::new);
-        }
-        for (port, list) in self.ports.iter_mut().enumerate() {
-            let mut own = made.iter().filter(|made| made.port == port).peekable();
-            if own.peek().is_none() {
-                continue;
-            }
-            let received = std::mem::take(list);
-            for (position, received) in received.into_iter().enumerate() {
-                while let Some(made) = own.next_if(|made| made.behind <= position) {
-                    list.extend(frame(&made.bytes));
-                }
-                list.push(received);
-            }
-            list.extend(own.filter_map(|made| frame(&made.bytes)));
-        }
-    }
-
-    /// Frames that were received and leave by a port.
-    #[inline]
-    pub(crate) fn list(&mut self, port: usize) -> &mut Vec<F> {
-        if self.ports.len() <= port {
-            self.ports.resize_with(port + 1, Vec::new);
-        }
-        &mut self.ports[port]
-    }
-
-    /// Sends a frame that was received.
-    #[inline]
-    pub fn send(&mut self, port: usize, frame: F) {
-        self.list(port).push(frame);
-    }
-}
 
 /// The state of one worker: flow tables, neighbours, counters.
 pub struct Pipeline<F> {
