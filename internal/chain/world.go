@@ -169,10 +169,8 @@ func (w World) checkChain(key Key, c ChainSpec, f *Findings) {
 			f.Add(fmt.Sprintf("spec.egress.edges[%d]", i), fmt.Sprintf("edge %s is an ingress of the chain too", e.Path()),
 				"name different edges as ingress and egress")
 		}
-		for j := range i {
-			w.checkEgressPair(i, e, egress[j], f)
-		}
 	}
+	w.checkEgressSites(egress, f)
 	for i, use := range c.Vnfs {
 		if use.Vnf == "" {
 			continue
@@ -202,21 +200,59 @@ func (w World) checkChainEdges(key Key, field string, names []string, f *Finding
 	return keys
 }
 
-// checkEgressPair refuses two egress sites for one destination: the egress route table could not choose.
-func (w World) checkEgressPair(i int, a, b Key, f *Findings) {
-	x, ok := w[a].Spec.(EdgeSpec)
-	y, ok2 := w[b].Spec.(EdgeSpec)
-	if !ok || !ok2 || x.Site == y.Site {
-		return
+// checkEgressSites refuses egress sites that share some destinations and not others. Sites with the same destinations are
+// each other's alternative, of which traffic engineering takes one for each ingress; sites with none in common are told
+// apart by destination. Both at once is not supported.
+func (w World) checkEgressSites(egress []Key, f *Findings) {
+	type place struct {
+		site     SiteName
+		prefixes []netip.Prefix
+		last     int // edge
 	}
-	for _, p := range x.Prefixes {
-		if slices.Contains(y.Prefixes, p) {
-			f.Add(fmt.Sprintf("spec.egress.edges[%d]", i),
-				fmt.Sprintf("edges %s and %s lead to %s from different sites", b.Path(), a.Path(), p),
-				"leave one out, or give the edges different prefixes")
-			return
+	var places []place
+	for i, key := range egress {
+		e, ok := w[key].Spec.(EdgeSpec)
+		if !ok {
+			continue
+		}
+		at := slices.IndexFunc(places, func(p place) bool { return p.site == e.Site })
+		if at < 0 {
+			at = len(places)
+			places = append(places, place{site: e.Site})
+		}
+		places[at].prefixes, places[at].last = append(places[at].prefixes, e.Prefixes...), i
+	}
+	same, apart := 0, 0
+	for j, b := range places {
+		for _, a := range places[:j] {
+			field := fmt.Sprintf("spec.egress.edges[%d]", b.last)
+			switch p := firstShared(a.prefixes, b.prefixes); {
+			case SamePrefixes(a.prefixes, b.prefixes):
+				same++
+			case p.IsValid():
+				f.Add(field, fmt.Sprintf("sites %s and %s both lead to %s, but not to all the same destinations", b.site, a.site, p),
+					"give the edges at both sites the same prefixes, or none in common")
+				return
+			default:
+				apart++
+			}
+			if same > 0 && apart > 0 {
+				f.Add(field, fmt.Sprintf("some egress sites are each other's alternative and site %s is not", b.site),
+					"make a chain of its own for each set of destinations")
+				return
+			}
 		}
 	}
+}
+
+// firstShared is a prefix of both lists, invalid where there is none.
+func firstShared(a, b []netip.Prefix) netip.Prefix {
+	for _, p := range a {
+		if slices.Contains(b, p) {
+			return p
+		}
+	}
+	return netip.Prefix{}
 }
 
 // References lists what a resource of the world refers to.

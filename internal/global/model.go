@@ -1,6 +1,7 @@
 package global
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -101,7 +102,7 @@ func withEdge(ends []end, site chain.SiteName, prefixes []netip.Prefix) []end {
 func pairsOf(ingress, egress []end) []pair {
 	var groups [][]chain.SiteName
 	for _, e := range egress {
-		if len(groups) > 0 && len(e.prefixes) > 0 && chain.SamePrefixes(egress[0].prefixes, e.prefixes) {
+		if len(groups) > 0 && chain.SamePrefixes(egress[0].prefixes, e.prefixes) {
 			groups[0] = append(groups[0], e.site)
 		} else {
 			groups = append(groups, []chain.SiteName{e.site})
@@ -240,6 +241,30 @@ const (
 	// carriedShare is what counts as all of a chain's traffic.
 	carriedShare = 1 - 1e-4
 )
+
+// oneEgress keeps to one egress site where an answer sends an ingress site's traffic to several that lead to the same
+// destinations: a classifier sends all of it one way. The sites to try, the most used first; none where nothing is split.
+func (p *problem) oneEgress(a *routeAnswer) []chain.SiteName {
+	used, split := map[chain.SiteName]float64{}, false
+	for _, pair := range p.pairs {
+		first := ""
+		for _, r := range a.Routes {
+			if !pair.has(r) || r.Fraction < smallestShare || len(pair.egresses) == 1 {
+				continue
+			}
+			used[chain.SiteName(r.Egress)] += r.Fraction
+			split = split || first != "" && first != r.Egress
+			first = r.Egress
+		}
+	}
+	if !split {
+		return nil
+	}
+	// Also those that are not used: one of them may have room for all of it.
+	all := slices.Clone(p.pairs[0].egresses)
+	slices.SortStableFunc(all, func(a, b chain.SiteName) int { return cmp.Compare(used[b], used[a]) })
+	return all
+}
 
 // routes reads an answer; shortage says what is missing where it does not carry the demand, "" where it does.
 func (p *problem) routes(a *routeAnswer, siteLabel func(chain.SiteName) chain.Label) (routes []chain.Route, shortage string) {

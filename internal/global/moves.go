@@ -186,7 +186,11 @@ func (w *worker) move(ctx context.Context, s situation, m *plannedMove) (time.Du
 		return 0, nil // it was planned for routes that the chain no longer has
 	}
 	p := w.g.problem(w.key, demandOf(s.state.PlannedDemand), nil)
-	routes, no, err := w.labelled(ctx, p, &routeAnswer{Routes: m.to})
+	answer := &routeAnswer{Routes: m.to}
+	if p.oneEgress(answer) != nil {
+		return 0, nil // the optimum splits what a classifier cannot
+	}
+	routes, no, err := w.labelled(ctx, p, answer)
 	if no != nil || err != nil {
 		return 0, err
 	}

@@ -134,6 +134,9 @@ func (w *worker) solve(ctx context.Context, p *problem) ([]chain.Route, *refusal
 		p.resting = nil
 		answer, err = w.g.engineering.route(ctx, p.request())
 	}
+	if err == nil {
+		answer, err = w.keepTogether(ctx, p, answer)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return nil, nil, ctx.Err()
@@ -143,6 +146,33 @@ func (w *worker) solve(ctx context.Context, p *problem) ([]chain.Route, *refusal
 		return nil, &refusal{reason: err.Error(), from: sourceTE, failed: true}, nil
 	}
 	return w.labelled(ctx, p, answer)
+}
+
+// keepTogether asks again for one egress site where an answer splits an ingress site's traffic over several.
+func (w *worker) keepTogether(ctx context.Context, p *problem, split *routeAnswer) (*routeAnswer, error) {
+	sites := p.oneEgress(split)
+	if sites == nil {
+		return split, nil
+	}
+	pairs := p.pairs
+	var first *routeAnswer
+	for _, site := range sites {
+		p.pairs = nil
+		for _, old := range pairs {
+			p.pairs = append(p.pairs, pair{old.ingress, []chain.SiteName{site}})
+		}
+		answer, err := w.g.engineering.route(ctx, p.request())
+		if err != nil || answer.Admitted {
+			return answer, err
+		}
+		if first == nil {
+			first = answer
+		}
+	}
+	for i := range p.pairs {
+		p.pairs[i].egresses = sites[:1] // the one that the shortage is about
+	}
+	return first, nil
 }
 
 // labelled makes routes of an answer; their egress sites get labels.

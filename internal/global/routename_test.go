@@ -51,11 +51,10 @@ func TestRouteKeepsItsName(t *testing.T) {
 	if len(after) != 2 || after[first.Name] != before[first.Name] {
 		t.Errorf("routes %v became %v", before, after)
 	}
-	for _, r := range p.g.List(chain.KindRoute, "acme", first.Name) {
-		if r.GetRoute().GetStatus().GetState() != api.RouteState_ROUTE_STATE_DRAINING {
-			t.Errorf("%s is %v, want draining", first.Name, r)
-		}
-	}
+	p.await(first.Name+" is draining", func() bool {
+		found := p.g.List(chain.KindRoute, "acme", first.Name)
+		return len(found) == 1 && found[0].GetRoute().GetStatus().GetState() == api.RouteState_ROUTE_STATE_DRAINING
+	})
 }
 
 // A path keeps its number over replans; a number is never given to another path.

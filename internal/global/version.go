@@ -24,7 +24,7 @@ func (w *worker) version(ctx context.Context, s situation, routes []chain.Route)
 	wanted.Ingress = w.plannedEdges(spec.GetIngress().GetEdges(), false)
 	wanted.Egress = w.plannedEdges(spec.GetEgress().GetEdges(), true)
 	for _, old := range s.record.GetVersions() {
-		if old.State == control.VersionState_VERSION_STATE_DRAINING || !chain.SameVnfs(usesOf(old), usesOf(wanted)) {
+		if old.State == draining || !chain.SameVnfs(usesOf(old), usesOf(wanted)) || !keepsEgress(old, routes) {
 			continue
 		}
 		wanted.ChainLabel, wanted.State = old.ChainLabel, old.State
@@ -74,6 +74,14 @@ func nshNumbers(old map[uint32]uint32, egress []*control.PlannedEdge) map[uint32
 		}
 	}
 	return numbers
+}
+
+// keepsEgress reports whether routes still lead to every egress site that a version's connections leave at. Otherwise the
+// rules of those connections would go with their service path, which is named by its egress; a version that drains keeps them.
+func keepsEgress(old *control.ChainVersion, routes []chain.Route) bool {
+	return old.State == control.VersionState_VERSION_STATE_PREPARING || !slices.ContainsFunc(old.Routes, func(r *control.PlannedRoute) bool {
+		return !slices.ContainsFunc(routes, func(n chain.Route) bool { return string(n.Egress) == r.EgressSite })
+	})
 }
 
 func (w *worker) plannedEdges(names []string, egress bool) []*control.PlannedEdge {
