@@ -57,6 +57,18 @@ type flows struct {
 	all  []*flow
 	done sync.WaitGroup
 	stop context.CancelFunc
+	// heldUp is the longest that a sleeping goroutine was woken too late, in nanoseconds: what the machine adds to waits.
+	heldUp atomic.Int64
+}
+
+// watchMachine notes how late this process is woken.
+func (f *flows) watchMachine(ctx context.Context) {
+	const nap = 5 * time.Millisecond
+	for ctx.Err() == nil {
+		begun := time.Now()
+		time.Sleep(nap)
+		f.heldUp.Store(max(f.heldUp.Load(), int64(time.Since(begun)-nap)))
+	}
 }
 
 // beat is how often each flow says something.
@@ -67,6 +79,7 @@ func startFlows(t *testing.T, l *laboratory, machine string, server netip.AddrPo
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &flows{stop: cancel}
+	go f.watchMachine(ctx)
 	t.Cleanup(func() { f.end() })
 	for range count {
 		one := &flow{}
@@ -137,7 +150,7 @@ func (f *flows) longest() time.Duration {
 func (f *flows) checkStall(t *testing.T, l *laboratory) {
 	t.Helper()
 	longest := f.longest()
-	t.Logf("longest wait: %s", longest)
+	t.Logf("longest wait: %s; the machine held this process up for %s", longest, time.Duration(f.heldUp.Swap(0)))
 	if longest > longestStall {
 		t.Errorf("a connection waited %s for an answer; %d segments were sent again; dropped:\n%s", longest, f.retransmissions(t), l.drops(t))
 	}
