@@ -102,13 +102,18 @@ func require(t *testing.T) string {
 	return filepath.Join(directory, "switchboard")
 }
 
-// bringUp starts the example laboratory under another name, with the tests' functions.
-func bringUp(program, name string) (*laboratory, error) {
+// bringUp starts the example laboratory under another name, with the tests' functions. Where that fails nothing is left.
+func bringUp(program, name string) (l *laboratory, err error) {
 	root, err := os.MkdirTemp("", "switchboard-e2e-")
 	if err != nil {
 		return nil, err
 	}
-	l := &laboratory{name: name, root: root, program: program}
+	defer func() {
+		if err != nil {
+			os.RemoveAll(root)
+		}
+	}()
+	l = &laboratory{name: name, root: root, program: program}
 	example, err := os.ReadFile("../../examples/lab/four-sites.yaml")
 	if err != nil {
 		return nil, err

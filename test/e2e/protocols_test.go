@@ -100,34 +100,6 @@ func checkUDP(t *testing.T, l *laboratory) {
 	}
 }
 
-// TestCustomersDoNotMix: two customers with the same addresses, through the same instances, each reach the server
-// under an address of their own.
-func TestCustomersDoNotMix(t *testing.T) {
-	l := useLaboratory(t)
-	for customer, edge := range map[string]string{"acme": "office-lan", "globex": "office-vlan"} {
-		l.activate(t, chainSpec{name: "mixed", customer: customer, edge: edge, match: `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["80"]}`, vnfs: []string{"west", "nat"}})
-	}
-	addresses := map[string]string{}
-	for _, machine := range []string{"acme-host", "globex-host"} {
-		output := l.mustRun(t, machine, "curl", "-sS", "-m", "10", "http://"+www+"/")
-		words := strings.Fields(output)
-		if len(words) < 2 {
-			t.Fatalf("%s got %q", machine, output)
-		}
-		host, _, err := net.SplitHostPort(strings.TrimSuffix(words[1], ","))
-		if err != nil {
-			t.Fatal(err)
-		}
-		addresses[host] = machine
-	}
-	if len(addresses) != 2 {
-		t.Errorf("the server saw both customers as %v", addresses)
-	}
-	if output, err := l.run("globex-host", "ping", "-c", "1", "-W", "1", "10.1.0.11"); err == nil {
-		t.Errorf("globex reaches acme's host:\n%s", output)
-	}
-}
-
 // TestCaptureDecodes: tshark reads a capture of the wide area as VXLAN, the labels that the routes name, and the inner
 // packet.
 func TestCaptureDecodes(t *testing.T) {
