@@ -9,6 +9,10 @@ packages=(
   iproute2 nftables ethtool conntrack procps
   iperf3 curl iputils-ping tcpdump tshark jq
 )
+# What only benchmarks need: peers to measure against.
+if [ "${1:-}" = bench ]; then
+  packages+=(openvswitch-switch-dpdk)
+fi
 
 missing=()
 for package in "${packages[@]}"; do

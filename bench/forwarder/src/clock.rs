@@ -9,23 +9,12 @@ pub fn processor_time() -> Duration {
     Duration::new(time.tv_sec() as u64, time.tv_nsec() as u32)
 }
 
-/// Processor time of another process's first thread whose name ends so.
-pub fn processor_time_of(process: u32, ending: &str) -> Option<Duration> {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
-    for task in tasks.flatten() {
-        let path = task.path();
-        let name = std::fs::read_to_string(path.join("comm")).unwrap_or_default();
-        if name.trim_end().ends_with(ending) {
-            let text = std::fs::read_to_string(path.join("schedstat")).ok()?;
-            return text
-                .split(' ')
-                .next()?
-                .parse()
-                .ok()
-                .map(Duration::from_nanos);
-        }
-    }
-    None
+/// Processor time of another process, all its threads together.
+pub fn processor_time_of(process: u32) -> Option<Duration> {
+    let process = nix::unistd::Pid::from_raw(process as i32);
+    let clock = nix::time::clock_getcpuclockid(process).ok()?;
+    let time = clock_gettime(clock).ok()?;
+    Some(Duration::new(time.tv_sec() as u64, time.tv_nsec() as u32))
 }
 
 /// The middle of some measurements.

@@ -1,11 +1,15 @@
-//! The forwarder's figures: `make bench-forwarder`. Usage: `bench-forwarder [--quick] [--only ROWS] -o FILE`.
+//! The forwarder's figures: `make bench-forwarder`. Usage: `bench-forwarder [--quick] [--only ROWS]
+//! [--forwarder PROGRAM] -o FILE`.
 //!
 //! Times are of the processor where one thread is measured: programs that take turns on the core do not count, what
 //! they do to caches and memory does. Figures are medians over repetitions made in turns with the peer.
 
 mod clock;
 mod composed;
+mod figures;
 mod frames;
+mod peers;
+mod ports;
 mod results;
 mod rows;
 mod rte_hash;
@@ -16,6 +20,7 @@ mod testpmd;
 use dpdk::{Environment, Pool};
 use results::Results;
 use rows::Bench;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 use testpmd::Testpmd;
@@ -30,6 +35,7 @@ struct Arguments {
     quick: bool,
     only: Option<Vec<String>>,
     output: String,
+    forwarder: PathBuf,
 }
 
 fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
@@ -37,6 +43,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         quick: false,
         only: None,
         output: "forwarder.json".into(),
+        forwarder: "switchboard-forwarder".into(),
     };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
@@ -44,6 +51,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
             "--quick" => arguments.quick = true,
             "--only" => arguments.only = Some(value()?.split(',').map(String::from).collect()),
             "-o" => arguments.output = value()?,
+            "--forwarder" => arguments.forwarder = value()?.into(),
             _ => return Err(format!("unknown argument {word:?}")),
         }
     }
@@ -51,7 +59,14 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
 }
 
 fn main() -> ExitCode {
-    match arguments(std::env::args().skip(1)).and_then(run) {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words_are: Vec<&str> = words.iter().map(String::as_str).collect();
+    let outcome = match words_are[..] {
+        [ports::generator::ROLE, wires, core] => ports::generator::run(wires, core),
+        [ports::worker::ROLE, wires, core] => ports::worker::run(wires, core),
+        _ => arguments(words.into_iter()).and_then(run),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("bench-forwarder: {problem}");
@@ -84,11 +99,25 @@ fn run(arguments: Arguments) -> Result<(), String> {
     }
     if wanted("overheads") {
         rows::overheads::in_process(&bench, &mut results);
+        rows::over_ports::overheads(&bench, &mut results);
+    }
+    if wanted("observability") {
+        rows::observability::measure(&bench, &mut results);
+    }
+    if wanted("ovs") {
+        rows::over_ports::against_open_vswitch(&bench, &mut results);
+    }
+    if wanted("tcp") {
+        rows::tcp::measure(&bench, &mut results);
     }
     if wanted("latency") {
         rows::latency::measure(&bench, &mut results);
     }
+    if wanted("two_cores") {
+        results.leave_out("two_cores", "the forwarder has one worker");
+    }
     results.write(&arguments.output);
+    figures::draw(&results, &arguments.output);
     Ok(())
 }
 
@@ -118,6 +147,7 @@ fn start(arguments: &Arguments, core: usize, other_core: usize) -> Result<Bench,
         round,
         core,
         other_core,
+        forwarder: arguments.forwarder.clone(),
         large: !arguments.quick,
     })
 }

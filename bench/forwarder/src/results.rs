@@ -90,6 +90,12 @@ impl Results {
         }));
     }
 
+    /// A figure that was measured.
+    pub fn value(&self, name: &str) -> Option<f64> {
+        let figure = self.figures.iter().find(|figure| figure["name"] == name)?;
+        figure["value"].as_f64()
+    }
+
     /// Says that a figure was not measured, and why.
     pub fn leave_out(&mut self, name: &str, reason: &str) {
         println!("{name:<22} left out: {reason}");

@@ -34,7 +34,7 @@ pub fn set() -> contract::RuleSet {
         ports: ["wan", "vnf"]
             .map(|name| contract::Port {
                 name: name.into(),
-                device: None,
+                device: Some(contract::port::Device::AfPacket(name.into())),
             })
             .to_vec(),
         peers: vec![contract::Peer {
@@ -110,4 +110,73 @@ pub fn answer(own: MacAddress) -> Vec<u8> {
     frame.truncate(length);
     frame.extend(arp.to_bytes());
     frame
+}
+
+/// Kinds of ports for TCP between namespaces.
+#[derive(Clone, Copy, Debug)]
+pub enum TcpPort {
+    /// Packet sockets.
+    AfPacket,
+}
+
+/// Rules of a forwarder between two edges, `lan` and `net`, with a chain of no VNFs.
+pub fn tcp(port: TcpPort) -> contract::RuleSet {
+    use contract::Direction::{Forward, Reverse};
+    let edge = |name: &str, gateway: &str, direction: contract::Direction| contract::Edge {
+        id: name.into(),
+        kind: contract::EdgeKind::Lan.into(),
+        port: name.into(),
+        gateway_addresses: vec![gateway.into()],
+        classifiers: vec![contract::Classifier {
+            r#match: Some(contract::Match::default()),
+            chain_label: 1000,
+            direction: direction.into(),
+            egress_routes: vec![contract::EgressRoute {
+                destination: "0.0.0.0/0".into(),
+                egress_label: 500,
+            }],
+        }],
+        ..Default::default()
+    };
+    let end = |name: &str| {
+        Some(contract::StageEnd {
+            local: vec![contract::LocalTarget {
+                target: Some(contract::local_target::Target::Edge(name.into())),
+                weight: 100,
+                prefixes: Vec::new(),
+            }],
+            remote: Vec::new(),
+        })
+    };
+    contract::RuleSet {
+        generation: 1,
+        site: "bench".into(),
+        forwarder: "f1".into(),
+        ports: ["lan", "net"]
+            .map(|name| contract::Port {
+                name: name.into(),
+                device: Some(match port {
+                    TcpPort::AfPacket => contract::port::Device::AfPacket(name.into()),
+                }),
+            })
+            .to_vec(),
+        edges: vec![
+            edge("lan", "10.1.0.1/24", Forward),
+            edge("net", "10.2.0.1/24", Reverse),
+        ],
+        paths: vec![contract::ServicePath {
+            chain_label: 1000,
+            egress_label: 500,
+            customer: "acme".into(),
+            chain: "web".into(),
+            vnf_count: 0,
+            stages: vec![contract::Stage {
+                number: 1,
+                upstream: end("lan"),
+                downstream: end("net"),
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
 }

@@ -107,7 +107,14 @@ impl Drop for Helper {
 
 /// DPDK in huge pages, on one core, with few buffers.
 fn environment(core: &str) -> Result<dpdk::Environment, String> {
-    let words = ["--in-memory", "--no-telemetry", "--no-pci", "--log-level=error", "-m", "64"];
+    let words = [
+        "--in-memory",
+        "--no-telemetry",
+        "--no-pci",
+        "--log-level=error",
+        "-m",
+        "64",
+    ];
     let words = words.into_iter().chain(["-l", core]).map(String::from);
     let words: Vec<String> = words.collect();
     dpdk::Environment::start(&words).map_err(|error| error.to_string())

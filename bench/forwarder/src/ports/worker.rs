@@ -8,7 +8,7 @@ use dpdk::{Mbuf, Pool, Port, Queue};
 use forwarder::pipeline::{Output, Pipeline, Settings};
 use forwarder::registry::Registry;
 use forwarder::rules::{Rules, compile};
-use std::sync::atomic::{AtomicU64, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use wire::MacAddress;
 
@@ -64,8 +64,8 @@ pub fn run(directory: &str, core: &str) -> Result<(), String> {
     let pool = Pool::new(&environment, "worker", 8_191, 2048 + 128).ok_or("no memory")?;
     let wires = Wires::existing(directory);
     let open = |number: usize| {
-        let (port, mut queues) = Port::open(&wires.client(number), &pool, 1, 1024)
-            .map_err(|error| error.to_string())?;
+        let (port, mut queues) =
+            Port::open(&wires.client(number), &pool, 1, 1024).map_err(|error| error.to_string())?;
         Ok::<_, String>((port.mac(), queues.remove(0)))
     };
     let opened = [open(rules::WAN_PORT)?, open(rules::VNF_PORT)?];
@@ -102,7 +102,8 @@ struct Ports {
 
 impl Ports {
     fn new(macs: &[MacAddress], queues: [Queue; 2], pool: Pool) -> Ports {
-        let rules = compile(&rules::set(), macs, &mut Registry::default()).expect("the rules are right");
+        let rules =
+            compile(&rules::set(), macs, &mut Registry::default()).expect("the rules are right");
         let settings = Settings {
             memory_v4: 64 << 20,
             memory_v6: 1 << 20,

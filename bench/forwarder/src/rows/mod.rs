@@ -1,8 +1,11 @@
 //! Rows of the table of figures.
 
 pub mod latency;
+pub mod observability;
+pub mod over_ports;
 pub mod overheads;
 pub mod speed;
+pub mod tcp;
 
 use dpdk::{Environment, Pool};
 use std::time::Duration;
@@ -23,6 +26,8 @@ pub struct Bench {
     pub other_core: usize,
     /// Whether the rows of 30 million connections are measured.
     pub large: bool,
+    /// The forwarder's program.
+    pub forwarder: std::path::PathBuf,
 }
 
 /// Bytes for 31 million connections and some more.

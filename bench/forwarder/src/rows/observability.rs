@@ -1,0 +1,103 @@
+//! What it costs to be watched: the same packets with nothing on, and with all on that a careful operator has on at once.
+
+use super::{Bench, MEMORY_LIMIT};
+use crate::clock::{median, processor_time};
+use crate::results::Results;
+use crate::rules::{VNF_PORT, WAN_PORT};
+use crate::subject::{Load, Subject, nanoseconds};
+use contracts::forwarder as contract;
+use dpdk::Mbuf;
+use forwarder::capture::{Capture, Captures, Filter};
+use forwarder::trace::Trace;
+use std::hint::black_box;
+use std::time::Duration;
+
+const FLOWS: u32 = 1_000;
+/// How often the counters are read: each second of the processor's time, as the forwarder reports and metrics are scraped.
+const REPORT: Duration = Duration::from_secs(1);
+
+/// Nothing on; a trace of one connection, a capture of another port and reports; a trace alone; a capture of everything.
+pub fn measure(bench: &Bench, results: &mut Results) {
+    let mut load = Load::new(&bench.pool);
+    let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
+    subject.open(&mut load, 0, FLOWS);
+    let mut ns = [const { Vec::new() }; 4];
+    for seed in 0..bench.repetitions {
+        for (mode, ns) in ns.iter_mut().enumerate() {
+            subject.pipeline.trace = (mode == 1 || mode == 2).then(trace);
+            let (mut capture, captures) = match mode {
+                1 => watch("another"),
+                3 => watch("vnf"),
+                _ => (None, None),
+            };
+            let mut reported = processor_time();
+            let mut bursts = 0u32;
+            ns.push(nanoseconds(&mut load, FLOWS, seed, bench.round, |burst| {
+                observe(&mut capture, &subject.rules, VNF_PORT, false, burst);
+                subject.take(burst);
+                observe(&mut capture, &subject.rules, WAN_PORT, true, burst);
+                bursts += 1;
+                if mode == 1 && bursts.is_multiple_of(4_096) && processor_time() - reported > REPORT
+                {
+                    reported = processor_time();
+                    black_box(subject.pipeline.counters.clone());
+                }
+                if mode == 3 {
+                    captures
+                        .iter()
+                        .for_each(|captures| drop(captures.packets.try_iter().last()));
+                }
+            }));
+        }
+    }
+    subject.pipeline.trace = None;
+    let [off, on, traced, captured] = ns.map(median);
+    let cost = |ns: f64| 100.0 * (ns / off - 1.0);
+    results.figure("observability_cost", cost(on), "%");
+    results.figure("trace_cost", cost(traced), "%");
+    results.figure("capture_everything_cost", cost(captured), "%");
+}
+
+fn watch(port: &str) -> (Option<Capture>, Option<Captures>) {
+    let filter = Filter {
+        port: Some(port.into()),
+        chain: None,
+    };
+    let (capture, captures) = Capture::new(filter, 128);
+    (Some(capture), Some(captures))
+}
+
+#[inline]
+fn observe(
+    capture: &mut Option<Capture>,
+    rules: &forwarder::rules::Rules,
+    port: usize,
+    sent: bool,
+    burst: &[Mbuf],
+) {
+    if let Some(capture) = capture {
+        capture.take(rules, port, sent, burst.iter().map(Mbuf::data));
+    }
+}
+
+/// A trace of a connection that sends nothing.
+fn trace() -> Trace {
+    let port = |number| contract::PortRange {
+        first: number,
+        last: number,
+    };
+    let request = contract::TraceRequest {
+        r#match: Some(contract::Match {
+            source_prefixes: vec!["10.200.0.1/32".into()],
+            destination_prefixes: vec!["203.0.113.9/32".into()],
+            protocols: vec![17],
+            source_ports: vec![port(4_000)],
+            destination_ports: vec![port(53)],
+        }),
+        both_directions: true,
+        limit: 10_000,
+        duration_ms: 60_000,
+        ..Default::default()
+    };
+    Trace::new(&request).expect("the request is right")
+}
