@@ -8,13 +8,15 @@ $(TOOLS)/cargo-fuzz:
 	cargo install --quiet --locked --version $(CARGO_FUZZ_VERSION) --root $(ROOT)/.build cargo-fuzz
 
 .PHONY: fuzz
-fuzz: $(TOOLS)/cargo-fuzz ## fuzz every codec for FUZZ_SECONDS each (nightly compiler)
+fuzz: $(TOOLS)/cargo-fuzz ## fuzz every codec and the pipeline for FUZZ_SECONDS each (nightly compiler)
 	cargo run --quiet --locked -p switchboard-wire --example fuzz_seeds -- fuzz/work $(FUZZ_CAPTURES)
+	cargo run --quiet --locked -p switchboard-forwarder --example pipeline_seeds -- fuzz/work $(FUZZ_CAPTURES)
 	cd fuzz && CARGO_TARGET_DIR=$(ROOT)/fuzz/target cargo +nightly fuzz build
 	@failed=; for target in $(FUZZ_TARGETS); do \
 	  mkdir -p fuzz/work/$$target fuzz/corpus/$$target fuzz/artifacts/$$target; \
+	  length=2048; [[ $$target != forwarder_* ]] || length=16384; \
 	  if CARGO_TARGET_DIR=$(ROOT)/fuzz/target cargo +nightly fuzz run $$target fuzz/work/$$target fuzz/corpus/$$target -- \
-	    -max_total_time=$(FUZZ_SECONDS) -max_len=2048 -print_final_stats=1 >fuzz/work/$$target.log 2>&1; \
+	    -max_total_time=$(FUZZ_SECONDS) -max_len=$$length -print_final_stats=1 >fuzz/work/$$target.log 2>&1; \
 	  then echo "fuzz: $$target: $$(sed -n 's/^stat::number_of_executed_units: *//p' fuzz/work/$$target.log) inputs, no failure"; \
 	  else echo "fuzz: $$target FAILED: fuzz/work/$$target.log, input in fuzz/artifacts/$$target" >&2; failed=yes; fi; \
 	done; [ -z "$$failed" ]
