@@ -270,6 +270,16 @@ impl Control {
         from.recv_timeout(PATIENCE).ok()
     }
 
+    /// The way to the worker, for captures.
+    pub fn worker(&self) -> Commands {
+        self.worker.clone()
+    }
+
+    /// The rule set in force.
+    pub fn applied(&self) -> &contract::RuleSet {
+        &self.applied
+    }
+
     /// What the forwarder does now.
     pub fn status(&self) -> Option<contract::Status> {
         let report = self.report()?;

@@ -6,11 +6,13 @@ use contracts::forwarder as contract;
 use dpdk::{Environment, Pool};
 use forwarder::bus::Bus;
 use forwarder::control::{Control, Identity};
+use forwarder::local::{self, Latest};
 use forwarder::pipeline::Settings;
 use futures::StreamExt;
 use prost::Message;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 use tokio::signal::unix::{SignalKind, signal};
@@ -22,6 +24,8 @@ const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARDER
   --status FILE            where the Status goes instead of the bus, each second
   --state-directory DIR    keeps the last rules over a restart
   --flow-directory DIR     on tmpfs or hugetlbfs: keeps connections' choices over a restart, also after a crash
+  --metrics ADDRESS        where metrics are served over HTTP (default 127.0.0.1:9470; off: nowhere)
+  --capture-socket FILE    where captures are served (default: capture.sock in the state directory)
   --memory-mb N            DPDK's memory without huge pages (default 64)
   --huge-pages             take DPDK's memory from huge pages
   --buffers N              packet buffers (default 8192)
@@ -30,6 +34,8 @@ const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARDER
 /// How often the forwarder says that it lives, and reports.
 const BEAT: Duration = Duration::from_millis(300);
 const REPORT: Duration = Duration::from_millis(1000);
+/// Where metrics are served unless told otherwise.
+const METRICS: &str = "127.0.0.1:9470";
 /// Bytes of a packet buffer, headroom included.
 const DATA_ROOM: u16 = 2048 + 128 + 128;
 
@@ -41,6 +47,8 @@ struct Arguments {
     status: Option<PathBuf>,
     state_directory: Option<PathBuf>,
     flow_directory: Option<PathBuf>,
+    metrics: Option<String>,
+    capture_socket: Option<PathBuf>,
     memory_mb: u32,
     huge_pages: bool,
     buffers: u32,
@@ -73,6 +81,8 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         status: None,
         state_directory: None,
         flow_directory: None,
+        metrics: None,
+        capture_socket: None,
         memory_mb: 64,
         huge_pages: false,
         buffers: 8_192,
@@ -97,6 +107,8 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
             "--status" => arguments.status = Some(value.into()),
             "--state-directory" => arguments.state_directory = Some(value.into()),
             "--flow-directory" => arguments.flow_directory = Some(value.into()),
+            "--metrics" => arguments.metrics = Some(value),
+            "--capture-socket" => arguments.capture_socket = Some(value.into()),
             "--memory-mb" => arguments.memory_mb = number()?,
             "--buffers" => arguments.buffers = number()?,
             "--flow-memory-mb" => arguments.flow_memory_mb = number()? as usize,
@@ -136,10 +148,11 @@ fn run(arguments: Arguments) -> io::Result<()> {
     };
     let mut control = Control::start(identity, pool, &settings)?;
     control.resume()?;
+    let latest = serve_locally(&arguments, &control)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let result = runtime.block_on(serve(&arguments, &mut control));
+    let result = runtime.block_on(serve(&arguments, &mut control, &latest));
     control.stop();
     environment.clean_up();
     result
@@ -194,8 +207,39 @@ fn random_key() -> io::Result<[u8; 16]> {
     Ok(key)
 }
 
+/// Serves metrics and captures to this machine. Only what was asked for by name must succeed.
+fn serve_locally(arguments: &Arguments, control: &Control) -> io::Result<Arc<Latest>> {
+    let latest = Arc::new(Latest::default());
+    let problem =
+        |what: String, error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
+    let address = arguments.metrics.as_deref().unwrap_or(METRICS);
+    if address != "off" {
+        let served = local::serve_metrics(address, latest.clone())
+            .map_err(|error| problem(format!("metrics at {address}"), error));
+        forgive(served, arguments.metrics.is_some())?;
+    }
+    let in_state = || Some(arguments.state_directory.as_ref()?.join("capture.sock"));
+    if let Some(path) = arguments.capture_socket.clone().or_else(in_state) {
+        let served = local::serve_captures(&path, latest.clone(), control.worker())
+            .map_err(|error| problem(format!("captures at {}", path.display()), error));
+        forgive(served, arguments.capture_socket.is_some())?;
+    }
+    Ok(latest)
+}
+
+/// A forwarder forwards without what nobody asked for.
+fn forgive(result: io::Result<()>, asked_for: bool) -> io::Result<()> {
+    match result {
+        Err(error) if !asked_for => {
+            eprintln!("switchboard-forwarder: {error}");
+            Ok(())
+        }
+        result => result,
+    }
+}
+
 /// Follows rules and reports until told to end.
-async fn serve(arguments: &Arguments, control: &mut Control) -> io::Result<()> {
+async fn serve(arguments: &Arguments, control: &mut Control, latest: &Latest) -> io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let end = async {
@@ -207,7 +251,7 @@ async fn serve(arguments: &Arguments, control: &mut Control) -> io::Result<()> {
             let bus = Bus::connect(credentials, &arguments.name).await?;
             tokio::select! {
                 () = &mut end => {}
-                () = follow_bus(&bus, control) => {}
+                () = follow_bus(&bus, control, latest) => {}
             }
             bus.farewell().await;
             Ok(())
@@ -215,7 +259,7 @@ async fn serve(arguments: &Arguments, control: &mut Control) -> io::Result<()> {
         (None, Some(file)) => {
             tokio::select! {
                 () = &mut end => Ok(()),
-                result = follow_file(arguments, file, control) => result,
+                result = follow_file(arguments, file, control, latest) => result,
             }
         }
         (None, None) => Ok(()),
@@ -223,7 +267,12 @@ async fn serve(arguments: &Arguments, control: &mut Control) -> io::Result<()> {
 }
 
 /// Follows a file of rules, which is to be replaced as a whole, and reports to another.
-async fn follow_file(arguments: &Arguments, rules: &Path, control: &mut Control) -> io::Result<()> {
+async fn follow_file(
+    arguments: &Arguments,
+    rules: &Path,
+    control: &mut Control,
+    latest: &Latest,
+) -> io::Result<()> {
     let mut report = interval(REPORT);
     let mut last = Vec::new();
     loop {
@@ -239,7 +288,11 @@ async fn follow_file(arguments: &Arguments, rules: &Path, control: &mut Control)
             last = bytes;
         }
         control.mend_ports();
-        if let (Some(file), Some(status)) = (&arguments.status, control.status()) {
+        let Some(status) = control.status() else {
+            continue;
+        };
+        latest.tell(status.clone(), control.applied());
+        if let Some(file) = &arguments.status {
             let unfinished = file.with_extension("new");
             fs::write(&unfinished, status.encode_to_vec())?;
             fs::rename(&unfinished, file)?;
@@ -253,7 +306,7 @@ struct PendingTrace {
     until: Instant,
 }
 
-async fn follow_bus(bus: &Bus, control: &mut Control) {
+async fn follow_bus(bus: &Bus, control: &mut Control, latest: &Latest) {
     let mut check = interval(BEAT);
     let mut report = interval(REPORT);
     check.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -275,12 +328,12 @@ async fn follow_bus(bus: &Bus, control: &mut Control) {
                         finish_trace(bus, control, &mut trace).await;
                     }
                 }
-                _ = report.tick() => put_status(bus, control),
+                _ = report.tick() => put_status(bus, control, latest),
                 // Values may have passed by unseen: begin again from the last one.
                 () = bus.reconnected() => break,
                 () = sleep_until(trace_due) => finish_trace(bus, control, &mut trace).await,
                 entry = watch.next() => match entry {
-                    Some(Ok(entry)) => follow_rules(bus, control, &entry),
+                    Some(Ok(entry)) => follow_rules(bus, control, latest, &entry),
                     // The watch has ended or failed: begin again from the last value.
                     _ => break,
                 },
@@ -322,7 +375,12 @@ async fn subscribe(bus: &Bus, control: &mut Control) -> (Watch, Subscriber) {
     }
 }
 
-fn follow_rules(bus: &Bus, control: &mut Control, entry: &async_nats::jetstream::kv::Entry) {
+fn follow_rules(
+    bus: &Bus,
+    control: &mut Control,
+    latest: &Latest,
+    entry: &async_nats::jetstream::kv::Entry,
+) {
     if entry.operation != async_nats::jetstream::kv::Operation::Put {
         return;
     }
@@ -332,14 +390,15 @@ fn follow_rules(bus: &Bus, control: &mut Control, entry: &async_nats::jetstream:
             eprintln!("switchboard-forwarder: the rules on the bus cannot be read: {error}")
         }
     }
-    put_status(bus, control);
+    put_status(bus, control, latest);
 }
 
-fn put_status(bus: &Bus, control: &Control) {
+fn put_status(bus: &Bus, control: &Control, latest: &Latest) {
     let Some(status) = control.status() else {
         return;
     };
     let (bus, bytes) = (bus.clone(), status.encode_to_vec());
+    latest.tell(status, control.applied());
     // The next report replaces one that is lost.
     tokio::spawn(async move { bus.put_status(bytes).await.map_err(|_| ()) });
 }

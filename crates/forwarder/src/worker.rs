@@ -3,6 +3,7 @@
 mod transfer;
 
 use crate::announce;
+use crate::capture::Capture;
 use crate::clock;
 use crate::counters::Counters;
 use crate::pipeline::{Output, Pipeline};
@@ -50,6 +51,8 @@ pub enum Command {
         /// Gets why it cannot be.
         done: Sender<Result<(), String>>,
     },
+    /// Begin a capture; another one under way ends.
+    Capture(Capture),
     /// End the thread.
     Stop,
 }
@@ -59,6 +62,7 @@ pub enum Command {
 pub struct WorkerEnded;
 
 /// The control thread's way to a worker; wakes it when it sleeps.
+#[derive(Clone)]
 pub struct Commands {
     sender: Sender<Command>,
     wake: Arc<EventFd>,
@@ -127,6 +131,8 @@ pub struct Worker {
     injected: Vec<(usize, Mbuf)>,
     /// Frames that tell neighbours of new edges, by port.
     announced: Vec<(usize, Vec<u8>)>,
+    /// A capture under way, or one whose reader has gone since the last look.
+    capture: Option<Capture>,
     commands: Receiver<Command>,
     wake: Arc<EventFd>,
 }
@@ -164,6 +170,7 @@ impl Worker {
             transfer: Transfer::new(pool),
             injected: Vec::new(),
             announced: Vec::new(),
+            capture: None,
             commands,
             wake: wake.clone(),
         };
@@ -222,6 +229,9 @@ impl Worker {
             port.count.received_packets += burst.len() as u64;
             let bytes: usize = burst.iter().map(|mbuf| mbuf.data().len()).sum();
             port.count.received_bytes += bytes as u64;
+            if let Some(capture) = &mut self.capture {
+                capture.take(&self.rules, index, false, burst.iter().map(Mbuf::data));
+            }
             if self.pipeline.follows_probe() {
                 self.pipeline
                     .follow_probes(&self.rules, index, burst, now, output);
@@ -245,6 +255,9 @@ impl Worker {
             }
             if frames.is_empty() {
                 continue;
+            }
+            if let Some(capture) = &mut self.capture {
+                capture.take(&self.rules, index, true, frames.iter().map(Mbuf::data));
             }
             let count = frames.len();
             let bytes: u64 = frames.iter().map(|mbuf| mbuf.data().len() as u64).sum();
@@ -270,6 +283,7 @@ impl Worker {
 
     /// Carries out the commands that wait; false when the thread is to end.
     fn obey(&mut self) -> bool {
+        self.capture.take_if(|capture| capture.is_over());
         loop {
             match self.commands.try_recv() {
                 Ok(Command::Rules {
@@ -285,6 +299,7 @@ impl Worker {
                 Ok(Command::Report(to)) => {
                     let _ = to.send(self.report());
                 }
+                Ok(Command::Capture(capture)) => self.capture = Some(capture),
                 Ok(Command::BeginTrace(trace)) => self.pipeline.trace = Some(trace),
                 Ok(Command::EndTrace(to)) => {
                     let _ = to.send(self.pipeline.trace.take());

@@ -1,0 +1,299 @@
+//! What a forwarder tells programs on its own machine: metrics over HTTP, and captures over a socket that only its user can
+//! open.
+//!
+//! ```text
+//! GET /metrics                                                       at both
+//! GET /capture?port=wan&chain=acme/web&snap=128&count=100&seconds=10 at the socket; every part may be left out
+//! ```
+//! Packets are confidential and metrics are not, so captures are never served over TCP.
+
+use crate::capture::{Capture, Filter, SNAP_LENGTH, Writer};
+use crate::metrics;
+use crate::worker::{Command, Commands};
+use contracts::forwarder as contract;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a client may take to ask, and to take what it gets.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes of a request at most.
+const LONGEST_REQUEST: usize = 4_096;
+/// Seconds of a capture unless told otherwise, and at most.
+const SECONDS: u64 = 60;
+const LONGEST_CAPTURE: u64 = 3_600;
+
+/// The last report, and the rules that name what is in it.
+#[derive(Debug, Default)]
+pub struct Latest {
+    report: Mutex<(contract::Status, Arc<contract::RuleSet>)>,
+}
+
+impl Latest {
+    /// Replaces it.
+    pub fn tell(&self, status: contract::Status, rules: &contract::RuleSet) {
+        let mut report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        if report.1.generation != rules.generation {
+            report.1 = Arc::new(rules.clone());
+        }
+        report.0 = status;
+    }
+
+    fn metrics(&self) -> String {
+        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let (status, rules) = report.clone();
+        drop(report);
+        metrics::render(&status, &rules)
+    }
+}
+
+/// Serves metrics, one client after the other, for as long as the process lives.
+///
+/// # Errors
+/// The address cannot be listened on, or the thread does not start.
+pub fn serve_metrics(address: &str, latest: Arc<Latest>) -> io::Result<()> {
+    let listener = TcpListener::bind(address)?;
+    thread::Builder::new()
+        .name("metrics".to_string())
+        .spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // A client that went away is no matter.
+                let _ = answer_metrics(stream, &latest);
+            }
+        })?;
+    Ok(())
+}
+
+fn answer_metrics(mut stream: TcpStream, latest: &Latest) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let target = read_target(&mut stream)?;
+    match target.as_deref() {
+        Some("/metrics") => write_metrics(&mut stream, latest),
+        _ => refuse(&mut stream, "404 Not Found", "only /metrics is served here"),
+    }
+}
+
+fn write_metrics(stream: &mut impl Write, latest: &Latest) -> io::Result<()> {
+    let text = latest.metrics();
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
+        text.len()
+    )
+}
+
+fn refuse(stream: &mut impl Write, status: &str, sentence: &str) -> io::Result<()> {
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{sentence}\n",
+        sentence.len() + 1
+    )
+}
+
+/// Reads a request; its target if it is a GET.
+fn read_target(stream: &mut impl Read) -> io::Result<Option<String>> {
+    let mut bytes = Vec::new();
+    let until = Instant::now() + PATIENCE;
+    while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
+        let mut more = [0; 512];
+        let count = stream.read(&mut more)?;
+        bytes.extend_from_slice(&more[..count]);
+        if count == 0 || bytes.len() > LONGEST_REQUEST || Instant::now() > until {
+            return Ok(None);
+        }
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let mut words = text.lines().next().unwrap_or_default().split(' ');
+    match (words.next(), words.next()) {
+        (Some("GET"), Some(target)) => Ok(Some(target.to_string())),
+        _ => Ok(None),
+    }
+}
+
+/// Serves captures and metrics at a socket that only this process's user can open, for as long as the process lives.
+///
+/// # Errors
+/// The socket cannot be made, something else is in its place, or the thread does not start.
+pub fn serve_captures(path: &Path, latest: Arc<Latest>, worker: Commands) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
+        Ok(_) => {
+            let problem = format!("{}: there is something that is no socket", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
+        }
+        Err(_) => {}
+    }
+    // Nobody else can open it meanwhile: it gets its name when its mode is set.
+    let unfinished = path.with_extension("new");
+    let _ = fs::remove_file(&unfinished);
+    let listener = UnixListener::bind(&unfinished)?;
+    fs::set_permissions(&unfinished, fs::Permissions::from_mode(0o600))?;
+    fs::rename(&unfinished, path)?;
+    thread::Builder::new()
+        .name("captures".to_string())
+        .spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (latest, worker) = (latest.clone(), worker.clone());
+                // A client that went away is no matter, nor one that gets no thread.
+                let _ = thread::Builder::new()
+                    .name("capture".to_string())
+                    .spawn(move || answer_capture(stream, &latest, &worker));
+            }
+        })?;
+    Ok(())
+}
+
+fn answer_capture(mut stream: UnixStream, latest: &Latest, worker: &Commands) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let Some(target) = read_target(&mut stream)? else {
+        return refuse(&mut stream, "400 Bad Request", "GET /metrics or /capture");
+    };
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    match path {
+        "/metrics" => write_metrics(&mut stream, latest),
+        "/capture" => match Wanted::parse(query) {
+            Ok(wanted) => capture(&mut stream, worker, wanted),
+            Err(problem) => refuse(&mut stream, "400 Bad Request", &problem),
+        },
+        _ => refuse(&mut stream, "404 Not Found", "GET /metrics or /capture"),
+    }
+}
+
+/// A capture as asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Wanted {
+    filter: Filter,
+    snap: usize,
+    count: u64,
+    seconds: u64,
+}
+
+impl Wanted {
+    fn parse(query: &str) -> Result<Wanted, String> {
+        let mut wanted = Wanted {
+            filter: Filter::default(),
+            snap: SNAP_LENGTH,
+            count: u64::MAX,
+            seconds: SECONDS,
+        };
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            let (name, value) = part
+                .split_once('=')
+                .ok_or(format!("{part}: write {part}=VALUE"))?;
+            let number = || {
+                let parsed = value.parse::<u64>().ok().filter(|&number| number > 0);
+                parsed.ok_or(format!("{name}: {value:?} is no number above 0"))
+            };
+            match name {
+                "port" => wanted.filter.port = Some(value.to_string()),
+                "chain" => {
+                    let names = value.split_once('/');
+                    let (customer, chain) =
+                        names.ok_or(format!("chain: write CUSTOMER/CHAIN, not {value:?}"))?;
+                    wanted.filter.chain = Some((customer.to_string(), chain.to_string()));
+                }
+                "snap" => wanted.snap = number()? as usize,
+                "count" => wanted.count = number()?,
+                "seconds" => wanted.seconds = number()?.min(LONGEST_CAPTURE),
+                _ => return Err(format!("{name}: use port, chain, snap, count or seconds")),
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+fn capture(stream: &mut UnixStream, worker: &Commands, wanted: Wanted) -> io::Result<()> {
+    let (capture, captures) = Capture::new(wanted.filter, wanted.snap);
+    if worker.send(Command::Capture(capture)).is_err() {
+        return refuse(stream, "503 Service Unavailable", "the worker has ended");
+    }
+    let mut writer = Writer::new(wanted.snap);
+    stream.write_all(
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/x-pcapng\r\nConnection: close\r\n\r\n",
+    )?;
+    stream.write_all(&writer.begin())?;
+    let until = Instant::now() + Duration::from_secs(wanted.seconds);
+    let mut left = wanted.count;
+    while left > 0 {
+        let time = until.saturating_duration_since(Instant::now());
+        match captures.packets.recv_timeout(time.min(PATIENCE)) {
+            Ok(captured) => {
+                stream.write_all(&writer.packet(&captured))?;
+                left -= 1;
+            }
+            Err(RecvTimeoutError::Timeout) if Instant::now() < until => {}
+            // Time is over, or another capture has begun.
+            Err(_) => break,
+        }
+    }
+    if captures.lost() > 0 {
+        eprintln!(
+            "switchboard-forwarder: a capture left out {} packets: its reader was too slow",
+            captures.lost()
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capture_is_as_asked_for_and_wrong_words_name_what_is_right() {
+        let wanted = Wanted::parse("port=wan&chain=acme/web&snap=96&count=5&seconds=3").unwrap();
+        assert_eq!(wanted.filter.port.as_deref(), Some("wan"));
+        let chain = ("acme".to_string(), "web".to_string());
+        assert_eq!(wanted.filter.chain, Some(chain));
+        assert_eq!((wanted.snap, wanted.count, wanted.seconds), (96, 5, 3));
+        for (query, problem) in [
+            ("snap=0", "snap: \"0\" is no number above 0"),
+            ("chain=web", "chain: write CUSTOMER/CHAIN, not \"web\""),
+            (
+                "colour=red",
+                "colour: use port, chain, snap, count or seconds",
+            ),
+            ("port", "port: write port=VALUE"),
+        ] {
+            assert_eq!(Wanted::parse(query).unwrap_err(), problem);
+        }
+    }
+
+    #[test]
+    fn metrics_are_served_and_nothing_else_is_over_tcp() {
+        let latest = Arc::new(Latest::default());
+        latest.tell(
+            contract::Status {
+                flow_entries: 42,
+                ..Default::default()
+            },
+            &contract::RuleSet::default(),
+        );
+        let ask = |target: &str| {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            write!(client, "GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            answer_metrics(listener.accept().unwrap().0, &latest).unwrap();
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        let metrics = ask("/metrics");
+        assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
+        assert!(
+            metrics.contains("switchboard_forwarder_flow_entries 42\n"),
+            "{metrics}"
+        );
+        let capture = ask("/capture");
+        assert!(capture.starts_with("HTTP/1.1 404 "), "{capture}");
+    }
+}

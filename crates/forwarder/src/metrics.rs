@@ -1,0 +1,315 @@
+//! What a forwarder reports, in the text format of Prometheus.
+
+use contracts::forwarder as contract;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+
+/// A family of series under way.
+struct Text(String);
+
+impl Text {
+    fn family(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.0, "# HELP switchboard_forwarder_{name} {help}");
+        let _ = writeln!(self.0, "# TYPE switchboard_forwarder_{name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        let _ = write!(self.0, "switchboard_forwarder_{name}");
+        for (index, (label, text)) in labels.iter().enumerate() {
+            let before = if index == 0 { '{' } else { ',' };
+            let _ = write!(self.0, "{before}{label}=\"{}\"", escaped(text));
+        }
+        let close = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{close} {value}");
+    }
+
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: u64) {
+        self.family(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    fn map(
+        &mut self,
+        (name, label): (&str, &str),
+        kind: &str,
+        help: &str,
+        values: &BTreeMap<String, u64>,
+    ) {
+        self.family(name, kind, help);
+        for (text, value) in values {
+            self.sample(name, &[(label, text)], *value);
+        }
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+/// The metrics of a report. `rules` are those in force: they name the chains of the report's labels.
+pub fn render(status: &contract::Status, rules: &contract::RuleSet) -> String {
+    let mut text = Text(String::with_capacity(4096));
+    text.family("info", "gauge", "Who this is; always 1.");
+    let incarnation = status.incarnation.to_string();
+    let labels = [
+        ("site", status.site.as_str()),
+        ("forwarder", &status.forwarder),
+        ("incarnation", &incarnation),
+    ];
+    text.sample("info", &labels, 1);
+    let generation = status.applied_generation;
+    text.single(
+        "rules_generation",
+        "gauge",
+        "Generation of the rules in force.",
+        generation,
+    );
+    let refused = u64::from(!status.refused.is_empty());
+    text.single(
+        "rules_refused",
+        "gauge",
+        "Whether the last rules were refused.",
+        refused,
+    );
+    text.single(
+        "flow_entries",
+        "gauge",
+        "Connections in the flow tables.",
+        status.flow_entries,
+    );
+    let limit = status.flow_entries_limit;
+    text.single(
+        "flow_entries_limit",
+        "gauge",
+        "Connections that the flow tables have room for.",
+        limit,
+    );
+    let drops = ("drops_total", "reason");
+    text.map(
+        drops,
+        "counter",
+        "Packets dropped, each for one reason.",
+        &status.drops,
+    );
+    let events = ("events_total", "event");
+    text.map(
+        events,
+        "counter",
+        "What happened that is no drop.",
+        &status.events,
+    );
+    ports(&mut text, status);
+    stages(&mut text, status, rules);
+    attachments(&mut text, status);
+    text.0
+}
+
+fn ports(text: &mut Text, status: &contract::Status) {
+    type Read = fn(&contract::PortStatus) -> u64;
+    let families: [(&str, &str, &str, Read); 6] = [
+        ("port_up", "gauge", "Whether the port is open.", |port| {
+            u64::from(port.up)
+        }),
+        (
+            "port_received_packets_total",
+            "counter",
+            "Packets received.",
+            |port| port.received_packets,
+        ),
+        (
+            "port_received_bytes_total",
+            "counter",
+            "Bytes received.",
+            |port| port.received_bytes,
+        ),
+        (
+            "port_sent_packets_total",
+            "counter",
+            "Packets sent.",
+            |port| port.sent_packets,
+        ),
+        ("port_sent_bytes_total", "counter", "Bytes sent.", |port| {
+            port.sent_bytes
+        }),
+        (
+            "port_send_failures_total",
+            "counter",
+            "Packets the port did not take.",
+            |port| port.send_failures,
+        ),
+    ];
+    for (name, kind, help, read) in families {
+        text.family(name, kind, help);
+        for port in &status.ports {
+            text.sample(name, &[("port", &port.name)], read(port));
+        }
+    }
+}
+
+fn stages(text: &mut Text, status: &contract::Status, rules: &contract::RuleSet) {
+    type Read = fn(&contract::StageCounters) -> u64;
+    let families: [(&str, &str, &str, Read); 6] = [
+        (
+            "stage_packets_total",
+            "counter",
+            "Packets that passed a stage.",
+            |stage| stage.packets,
+        ),
+        (
+            "stage_bytes_total",
+            "counter",
+            "Bytes of their IP packets.",
+            |stage| stage.bytes,
+        ),
+        (
+            "stage_origin_packets_total",
+            "counter",
+            "Packets that came from this site.",
+            |stage| stage.origin_packets,
+        ),
+        (
+            "stage_origin_bytes_total",
+            "counter",
+            "Their bytes.",
+            |stage| stage.origin_bytes,
+        ),
+        (
+            "stage_new_flows_total",
+            "counter",
+            "Connections that made their choice.",
+            |stage| stage.new_flows,
+        ),
+        (
+            "stage_flows",
+            "gauge",
+            "Connections of the stage, both directions together.",
+            |stage| stage.flows,
+        ),
+    ];
+    let names: HashMap<(u32, u32), &contract::ServicePath> = rules
+        .paths
+        .iter()
+        .map(|path| ((path.chain_label, path.egress_label), path))
+        .collect();
+    for (name, kind, help, read) in families {
+        text.family(name, kind, help);
+        for stage in &status.stages {
+            let path = names.get(&(stage.chain_label, stage.egress_label));
+            let (customer, chain) = path.map_or(("", ""), |path| {
+                (path.customer.as_str(), path.chain.as_str())
+            });
+            let direction = match stage.direction() {
+                contract::Direction::Reverse => "reverse",
+                _ => "forward",
+            };
+            let numbers = [stage.chain_label, stage.egress_label, stage.stage]
+                .map(|number| number.to_string());
+            let labels = [
+                ("customer", customer),
+                ("chain", chain),
+                ("chain_label", numbers[0].as_str()),
+                ("egress_label", numbers[1].as_str()),
+                ("stage", numbers[2].as_str()),
+                ("direction", direction),
+            ];
+            text.sample(name, &labels, read(stage));
+        }
+    }
+}
+
+fn attachments(text: &mut Text, status: &contract::Status) {
+    let flows = &status.attachment_flows;
+    text.map(
+        ("attachment_flows", "attachment"),
+        "gauge",
+        "Connections that use an attachment.",
+        flows,
+    );
+    let new_flows = &status.attachment_new_flows;
+    let help = "Connections given to an attachment.";
+    text.map(
+        ("attachment_new_flows_total", "attachment"),
+        "counter",
+        help,
+        new_flows,
+    );
+    let packets = &status.attachment_packets;
+    let help = "Packets sent to an attachment, both directions.";
+    text.map(
+        ("attachment_packets_total", "attachment"),
+        "counter",
+        help,
+        packets,
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status() -> contract::Status {
+        contract::Status {
+            site: "office".into(),
+            forwarder: "f\"1".into(),
+            incarnation: 9,
+            applied_generation: 3,
+            flow_entries: 7,
+            drops: BTreeMap::from([("loop_guard".to_string(), 2)]),
+            ports: vec![contract::PortStatus {
+                name: "wan".into(),
+                up: true,
+                sent_bytes: 1_000,
+                ..Default::default()
+            }],
+            stages: vec![contract::StageCounters {
+                chain_label: 100,
+                egress_label: 50,
+                stage: 2,
+                direction: contract::Direction::Reverse.into(),
+                packets: 5,
+                ..Default::default()
+            }],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn every_counter_is_told_with_the_names_that_people_know() {
+        let rules = contract::RuleSet {
+            paths: vec![contract::ServicePath {
+                chain_label: 100,
+                egress_label: 50,
+                customer: "acme".into(),
+                chain: "web".into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let text = render(&status(), &rules);
+        for line in [
+            r#"switchboard_forwarder_info{site="office",forwarder="f\"1",incarnation="9"} 1"#,
+            "switchboard_forwarder_flow_entries 7",
+            r#"switchboard_forwarder_drops_total{reason="loop_guard"} 2"#,
+            r#"switchboard_forwarder_port_sent_bytes_total{port="wan"} 1000"#,
+            r#"switchboard_forwarder_stage_packets_total{customer="acme",chain="web",chain_label="100",egress_label="50",stage="2",direction="reverse"} 5"#,
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_sample_belongs_to_the_family_above_it() {
+        let text = render(&status(), &contract::RuleSet::default());
+        let mut family = "";
+        for line in text.lines() {
+            match line.strip_prefix("# TYPE ") {
+                Some(rest) => family = rest.split(' ').next().unwrap(),
+                None if line.starts_with('#') => {}
+                None => assert_eq!(line.split(['{', ' ']).next(), Some(family)),
+            }
+        }
+    }
+}
