@@ -3,6 +3,7 @@
 mod bursts;
 mod chains;
 mod changes;
+mod conformance;
 mod equal;
 mod frames;
 mod hostile;

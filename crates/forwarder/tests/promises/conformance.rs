@@ -1,0 +1,141 @@
+//! What RFC 8300, 7348, 3032 and 6936 ask of a node on the way, rather than of its codecs (`docs/conformance.md`).
+
+use crate::frames::{packet, tuple};
+use crate::network::Network;
+use crate::plan::{Plan, chain, instance};
+use std::collections::BTreeMap;
+
+/// Offsets in a frame over an IPv4 underlay: Ethernet, IPv4, UDP, VXLAN, Ethernet, two labels.
+const SOURCE_AT: usize = 14 + 12;
+const VNI_AT: usize = 14 + 20 + 8 + 4;
+const LABELS_AT: usize = 14 + 20 + 8 + 8 + 14;
+const LOOP_GUARD_AT: usize = LABELS_AT + 3;
+const SERVICE_INDEX_AT: usize = LABELS_AT + 7;
+
+fn network() -> Network {
+    let vnfs = vec![vec![instance(1, "a", 100)], vec![instance(0, "b", 100)]];
+    Network::new(Plan::new(2, chain(0, vnfs, 1)))
+}
+
+/// The frames that a connection's first packet sends over the underlay, in order.
+fn tunnelled(network: &mut Network) -> Vec<Vec<u8>> {
+    let chain = network.plan.chains[0].clone();
+    let connection = tuple("10.1.0.5", 4000, "10.2.0.9", 80, 17);
+    assert_eq!(
+        network
+            .send(&chain.ingress, &packet(&connection, 0, 10))
+            .len(),
+        1
+    );
+    let frames = std::mem::take(&mut network.tunnelled);
+    // Not the neighbours' questions and answers.
+    frames
+        .into_iter()
+        .filter(|frame| frame.len() > SERVICE_INDEX_AT)
+        .collect()
+}
+
+#[test]
+fn the_service_index_falls_by_one_for_each_vnf_and_by_none_for_a_forwarder() {
+    let mut network = network();
+    let indices: Vec<u8> = tunnelled(&mut network)
+        .iter()
+        .map(|frame| frame[SERVICE_INDEX_AT])
+        .collect();
+    assert_eq!(indices, [255, 254, 253]);
+    let chain = network.plan.chains[0].clone();
+    let answer = tuple("10.2.0.9", 80, "10.1.0.5", 4000, 17);
+    assert_eq!(
+        network.send(&chain.egress, &packet(&answer, 0, 10)).len(),
+        1
+    );
+    let indices: Vec<u8> = network
+        .tunnelled
+        .iter()
+        .map(|frame| frame[SERVICE_INDEX_AT])
+        .collect();
+    assert_eq!(indices, [255, 254, 253]);
+}
+
+#[test]
+fn a_path_or_an_index_that_leads_nowhere_is_dropped() {
+    let mut network = network();
+    let frame = tunnelled(&mut network).remove(0);
+    for (at, change) in [
+        (LABELS_AT + 1, 0x10),
+        (SERVICE_INDEX_AT, 0x80),
+        (SERVICE_INDEX_AT, 0x04),
+    ] {
+        let mut strange = frame.clone();
+        strange[at] ^= change;
+        assert!(network.inject(1, "wan", strange).is_empty(), "byte {at}");
+    }
+    let expected = BTreeMap::from([("path_unknown", 1), ("stage_unknown", 2)]);
+    assert_eq!(network.drops(), expected);
+}
+
+#[test]
+fn the_loop_guard_falls_before_anything_is_looked_up() {
+    let mut network = network();
+    let mut frame = tunnelled(&mut network).remove(0);
+    // A path that nobody has: were it looked up first, it would be the reason.
+    frame[LABELS_AT + 1] ^= 0x10;
+    frame[LOOP_GUARD_AT] = 1;
+    assert!(network.inject(1, "wan", frame).is_empty());
+    assert_eq!(network.drops(), BTreeMap::from([("loop_guard", 1)]));
+}
+
+#[test]
+fn another_network_identifier_is_not_delivered() {
+    let mut network = network();
+    let mut frame = tunnelled(&mut network).remove(0);
+    frame[VNI_AT + 2] ^= 1;
+    assert!(network.inject(1, "wan", frame).is_empty());
+    assert_eq!(
+        network.drops(),
+        BTreeMap::from([("vxlan_unknown_network", 1)])
+    );
+}
+
+#[test]
+fn a_tunnel_packet_from_nobody_we_know_is_dropped() {
+    let mut network = network();
+    let mut frame = tunnelled(&mut network).remove(0);
+    frame[SOURCE_AT + 3] = 77;
+    wire::ipv4::set_checksum(&mut frame[14..34]);
+    assert!(network.inject(1, "wan", frame).is_empty());
+    assert_eq!(
+        network.drops(),
+        BTreeMap::from([("tunnel_unknown_peer", 1)])
+    );
+}
+
+#[test]
+fn over_ipv6_a_checksum_of_zero_counts_between_end_points_that_know_each_other() {
+    let mut network = network();
+    for site in 0..2 {
+        let mut set = network.plan.rules(site);
+        set.underlay.as_mut().unwrap().addresses = vec![format!("2001:db8:ff::{}/64", site + 1)];
+        set.peers[0].address = format!("2001:db8:ff::{}", 2 - site);
+        network.apply_at(site, &set);
+    }
+    let chain = network.plan.chains[0].clone();
+    let connection = tuple("10.1.0.5", 4000, "10.2.0.9", 80, 17);
+    assert_eq!(
+        network
+            .send(&chain.ingress, &packet(&connection, 0, 10))
+            .len(),
+        1
+    );
+    let udp_at = 14 + 40;
+    let is_tunnel = |frame: &&Vec<u8>| frame[12..14] == [0x86, 0xdd] && frame[20] == 17;
+    let mut frame = network.tunnelled.iter().find(is_tunnel).unwrap().clone();
+    assert_eq!(frame[udp_at + 6..udp_at + 8], [0, 0]);
+    network.assert_no_drops();
+    frame[14 + 8 + 15] = 77;
+    assert!(network.inject(1, "wan", frame).is_empty());
+    assert_eq!(
+        network.drops(),
+        BTreeMap::from([("tunnel_unknown_peer", 1)])
+    );
+}
