@@ -32,6 +32,7 @@ const (
 // plan finds routes and has them agreed, or rejects the chain with who, what and how much. why is the reason for planning
 // again, "" where the specification changed.
 func (w *worker) plan(ctx context.Context, s situation, demand chain.Demand, why string) (time.Duration, error) {
+	w.retry.Store(false) // what was to be tried again is; what changes from here on asks anew
 	if err := w.begin(ctx, s, why); err != nil {
 		return 0, err
 	}

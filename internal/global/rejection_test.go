@@ -88,6 +88,27 @@ func TestRejectedChainIsTriedAgainQuietly(t *testing.T) {
 	p.await("no spare label is left", func() bool { return len(p.keys(labelPrefix)) == len(labels) })
 }
 
+// The apply that made a chain is no reason to try it again when it was rejected.
+func TestRejectedChainIsNotTriedTwiceForOneApply(t *testing.T) {
+	p := newPlatform(t, "hq", "office", "west")
+	for _, s := range p.sites {
+		s.followChains()
+	}
+	p.hq.participate("edge", nil)
+	p.hq.participate("vnf.firewall", nil)
+	p.sites["office"].refuse("acme", "web", "no")
+	p.startGlobal()
+	p.apply(topology)
+	p.apply(webChain)
+	p.awaitPhase("acme", "web", rejected)
+	time.Sleep(3 * p.config.Patience)
+	for _, e := range p.g.Events(chain.KindChain, "acme", "web", 100) {
+		if e.Reason == "Rejected" && e.Count != 1 {
+			t.Errorf("rejected %d times", e.Count)
+		}
+	}
+}
+
 // heldLabel is the label that a chain holds, 0 where it holds none.
 func (g *Global) heldLabel(key chain.Key) chain.Label {
 	g.mu.Lock()
