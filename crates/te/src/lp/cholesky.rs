@@ -1,7 +1,7 @@
 //! Dense Cholesky factorisation, blocked so that the work is in matrix products.
 
 /// Columns of a panel.
-const BLOCK: usize = 64;
+const BLOCK: usize = 128;
 
 /// Orders from which the update is shared by several threads.
 const PARALLEL: usize = 700;

@@ -1,7 +1,9 @@
 //! The rounds of column generation.
 
+mod counting;
 mod interior_start;
 mod route_limit;
+mod warm_start;
 
 use super::certificate::{Sweep, sweep};
 use super::columns::{Columns, Costing};
@@ -19,15 +21,6 @@ const ROUNDING: f64 = 2e-7;
 
 /// Sweeps of Frank–Wolfe after which its answer is looked at.
 const WALK: usize = 8;
-
-/// Most sweeps of Frank–Wolfe.
-const LONGEST_WALK: usize = 8;
-
-/// Gap from which the master goes on.
-const GOOD_START: f64 = 0.02;
-
-/// Steepest potential of Frank–Wolfe, relative to the largest utilisation.
-const STEEPEST: f64 = 400.0;
 
 /// Most rounds.
 const ROUNDS: usize = 200;
@@ -49,6 +42,8 @@ pub(super) struct Solver<'a> {
     /// A routing with room on every row, and its largest utilisation; none under scale.
     interior: Option<(Vec<f64>, f64)>,
     stuck: Option<usize>,
+    /// Prices from which the first master starts, where they are not those of the proof.
+    first_price: Option<Vec<f64>>,
     /// Capacity that may be added, under scale.
     expansion: Option<Expansion>,
     /// Once chains are held to their number of routes: the columns that may be used.
@@ -171,6 +166,7 @@ impl<'a> Solver<'a> {
             proof: vec![0.0; instance.rows()],
             interior: None,
             stuck: None,
+            first_price: None,
             expansion: None,
             allowed: None,
         }
@@ -218,6 +214,8 @@ impl<'a> Solver<'a> {
                 if let Some(expansion) = &mut self.expansion {
                     expansion.best.clone_from(&expansion.shares);
                 }
+            } else if self.expansion.is_none() && self.value.is_finite() {
+                self.mix(x, utilization);
             }
             return;
         }
@@ -250,6 +248,36 @@ impl<'a> Solver<'a> {
         let value = cost(&mixed);
         if value < self.value {
             (self.value, self.best) = (value, mixed);
+        }
+    }
+
+    /// Under scale, goes from the best routing toward another as far as the fullest row sinks: a master that left out
+    /// rows overfills them, and is right about all others.
+    fn mix(&mut self, x: &[f64], utilization: &[f64]) {
+        let now = self.utilization(&self.best);
+        let fullest = |step: f64| {
+            now.iter()
+                .zip(utilization)
+                .map(|(a, b)| a + step * (b - a))
+                .fold(0.0, f64::max)
+        };
+        // Convex and piecewise linear in the step.
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..40 {
+            let third = (high - low) / 3.0;
+            if fullest(low + third) <= fullest(high - third) {
+                high -= third;
+            } else {
+                low += third;
+            }
+        }
+        if fullest(low) < self.value {
+            self.best.resize(x.len(), 0.0);
+            self.best
+                .iter_mut()
+                .zip(x)
+                .for_each(|(best, x)| *best += low * (x - *best));
+            self.value = fullest(low);
         }
     }
 
@@ -312,72 +340,6 @@ impl<'a> Solver<'a> {
         new
     }
 
-    /// Frank–Wolfe from nothing, under scale.
-    fn warm_start(&mut self) {
-        let mut walk = FrankWolfe::new(self.instance, self.costing);
-        self.stuck = walk.start(
-            &mut self.columns,
-            &Potential {
-                steepness: 15.0,
-                limit: 1.0,
-                slope: 1.0,
-            },
-        );
-        if self.stuck.is_some() {
-            return;
-        }
-        let none = vec![f64::NEG_INFINITY; self.instance.commodities.len()];
-        let mut steepness = 30.0;
-        let mut price = Vec::new();
-        for sweep in 1..=LONGEST_WALK {
-            if walk.utilization.iter().all(|u| *u <= 0.0) {
-                (self.value, self.best) = (0.0, walk.x);
-                return;
-            }
-            walk.sweep(
-                &mut self.columns,
-                &Potential {
-                    steepness,
-                    limit: 1.0,
-                    slope: 1.0,
-                },
-            );
-            if sweep % WALK != 0 {
-                steepness = (steepness * 1.5f64).min(STEEPEST);
-                continue;
-            }
-            let now = self.utilization(&walk.x);
-            self.offer(&walk.x, &now);
-            for flatter in [STEEPEST, 0.25 * STEEPEST] {
-                price = walk.prices_at(flatter);
-                self.price_out(&price, &none, 0.0);
-            }
-            price = self.proof.clone();
-            self.report();
-            if self.should_stop() || self.gap() < GOOD_START {
-                break;
-            }
-        }
-        let now = self.utilization(&walk.x);
-        self.adopt_rows(&now, &price);
-        self.best = walk.x;
-    }
-
-    /// Rows that are near the limit or priced take part in the master.
-    fn adopt_rows(&mut self, utilization: &[f64], price: &[f64]) {
-        let limit = if self.is_scale() {
-            utilization.iter().copied().fold(0.0, f64::max)
-        } else {
-            1.0
-        };
-        let dearest = price.iter().copied().fold(0.0, f64::max);
-        for row in 0..self.instance.rows() {
-            if utilization[row] >= 0.92 * limit || price[row] > 1e-4 * dearest {
-                self.restricted.add_row(row);
-            }
-        }
-    }
-
     /// A start for the master with room on every row: the best routing, and under fixed capacities half way to the
     /// interior.
     fn start_point(&self) -> Vec<f64> {
@@ -395,7 +357,10 @@ impl<'a> Solver<'a> {
 
     /// Rounds of master and pricing until `done`, or nothing is left to do.
     fn rounds(&mut self, done: impl Fn(&Self) -> bool) {
-        let mut price = self.proof.clone();
+        let mut price = self
+            .first_price
+            .clone()
+            .unwrap_or_else(|| self.proof.clone());
         let mut idle = 0;
         for _ in 0..ROUNDS {
             if done(self) || self.should_stop() || self.stuck.is_some() || idle > 3 {

@@ -69,6 +69,15 @@ struct Work {
     weight: Vec<f64>,
 }
 
+/// Least product of a column and its reduced cost at the start, relative to the mean.
+const LEAST_PRODUCT: f64 = 0.1;
+
+/// Share of a block that this may spread over its columns, relative to the gap.
+const SPREAD: f64 = 0.3;
+
+/// Room above the fullest row at the start under scale, as a share of the gap.
+const ROOM: f64 = 0.3;
+
 /// Fraction of the way to the boundary that a step goes.
 const STEP: f64 = 0.99;
 
@@ -126,28 +135,45 @@ impl Master {
             .sum()
     }
 
-    /// Makes a point strictly feasible: every column positive, every row slack, every reduced cost positive.
+    /// The least t that keeps every row under `load`.
+    fn fullest(&self, load: &[f64]) -> f64 {
+        load.iter()
+            .zip(&self.limit)
+            .map(|(l, b)| l - b)
+            .fold(f64::MIN, f64::max)
+    }
+
+    /// Makes a point strictly feasible: every column positive, every row slack, every reduced cost positive; and keeps
+    /// the products of each with its dual from being far below `mu`, from where the first steps would be short.
     fn center(&self, point: &mut Point, mu: f64) {
+        let mut load = Vec::new();
+        self.load(&point.x, &mut load);
+        let gap = mu * (self.columns() + self.rows) as f64;
+        let size = if self.scale { self.fullest(&load) } else { 1.0 };
+        let spread = (SPREAD * gap / size.abs().max(1e-12)).clamp(1e-5, 0.1);
         for block in 0..self.blocks.len() - 1 {
             let range = self.block(block);
-            let least = 1e-4 / range.len() as f64;
-            let sum: f64 = point.x[range.clone()].iter().map(|x| x.max(least)).sum();
-            point.x[range]
-                .iter_mut()
-                .for_each(|x| *x = x.max(least) / sum);
+            let count = range.len() as f64;
+            let costs: Vec<f64> = range
+                .clone()
+                .map(|c| self.cost[c] + self.priced(c, &point.price))
+                .collect();
+            let marginal = costs.iter().copied().fold(f64::INFINITY, f64::min) - count * mu;
+            let x = &mut point.x[range];
+            for (x, cost) in x.iter_mut().zip(&costs) {
+                let least = (LEAST_PRODUCT * mu / (cost - marginal)).min(spread / count);
+                *x = x.max(least).max(1e-12);
+            }
+            let sum: f64 = x.iter().sum();
+            x.iter_mut().for_each(|x| *x /= sum);
         }
         for column in self.loose() {
             point.x[column] = point.x[column].max(1e-6);
         }
-        let mut load = Vec::new();
         self.load(&point.x, &mut load);
         if self.scale {
-            let most = load
-                .iter()
-                .zip(&self.limit)
-                .map(|(l, b)| l - b)
-                .fold(f64::MIN, f64::max);
-            point.t = most + 1e-3 * most.abs().max(1e-9);
+            let most = self.fullest(&load);
+            point.t = most + ROOM * gap.max(1e-9 * most.abs()).max(1e-15);
         }
         for (row, price) in point.price.iter_mut().enumerate() {
             let slack = self.limit[row] + point.t - load[row];
@@ -177,8 +203,8 @@ impl Master {
                 .clone()
                 .map(|c| self.cost[c] + self.priced(c, &point.price))
                 .fold(f64::INFINITY, f64::min);
-            // The heaviest column's reduced cost becomes about mu over its weight.
-            point.marginal.push(least - mu);
+            // The block's share of the gap: the heaviest column's reduced cost is about this.
+            point.marginal.push(least - range.len() as f64 * mu);
         }
     }
 

@@ -1,0 +1,72 @@
+//! A first bound by counting: whatever the routes, a VNF handles all traffic of its chains.
+//!
+//! Prices that cost the same for a unit of load wherever it is put make every route of a chain cost alike, so the
+//! certificate becomes load over capacity. Where compute is what binds, and it is divided as the demand is, that is
+//! the optimum, and thousands of rows bind at once: the case that is slowest to prove by prices that are searched for.
+
+use super::Instance;
+
+/// VNFs count as equally loaded within this.
+const ALIKE: f64 = 1e-9;
+
+/// Prices by row, for the row's whole capacity, that make the most of counting; `None` without load or capacity.
+pub(super) fn prices(instance: &Instance) -> Option<Vec<f64>> {
+    let load = load_of_vnfs(instance);
+    let capacity: Vec<f64> = instance
+        .vnfs
+        .iter()
+        .map(|vnf| rows(vnf).map(|row| instance.capacity[row]).sum())
+        .collect();
+    let ratio = |vnf: usize| {
+        if capacity[vnf] > 0.0 {
+            load[vnf] / capacity[vnf]
+        } else {
+            0.0
+        }
+    };
+    let fullest = (0..load.len()).map(ratio).fold(0.0, f64::max);
+    let hosts = hosts(instance);
+    let all: f64 = hosts.iter().map(|&row| instance.capacity[row]).sum();
+    let mut price = vec![0.0; instance.rows()];
+    if all > 0.0 && load.iter().sum::<f64>() > fullest * all * (1.0 + ALIKE) {
+        hosts
+            .iter()
+            .for_each(|&row| price[row] = instance.capacity[row] / all);
+        return Some(price);
+    }
+    for vnf in (0..load.len()).filter(|&v| ratio(v) >= fullest * (1.0 - ALIKE)) {
+        rows(&instance.vnfs[vnf])
+            .for_each(|row| price[row] = instance.capacity[row] / capacity[vnf]);
+    }
+    (fullest > 0.0).then_some(price)
+}
+
+/// Load that each VNF has to bear when every commodity is carried once.
+fn load_of_vnfs(instance: &Instance) -> Vec<f64> {
+    let mut load = vec![0.0; instance.vnfs.len()];
+    for commodity in &instance.commodities {
+        for z in 0..commodity.vnfs as usize {
+            let vnf = instance.stage_vnf[commodity.stage(z)] as usize;
+            load[vnf] += instance.vnfs[vnf].load_per_mbps * instance.handled(commodity, z);
+        }
+    }
+    load
+}
+
+/// The capacity rows of a VNF.
+fn rows(vnf: &crate::instance::VnfSites) -> impl Iterator<Item = usize> + '_ {
+    vnf.deployments.iter().map(|&(_, row)| row as usize)
+}
+
+/// Rows of the sites where any VNF may run.
+fn hosts(instance: &Instance) -> Vec<usize> {
+    let mut hosts: Vec<usize> = instance
+        .vnfs
+        .iter()
+        .flat_map(|vnf| &vnf.deployments)
+        .map(|&(site, _)| instance.links + site as usize)
+        .collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    hosts
+}
