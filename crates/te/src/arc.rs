@@ -8,6 +8,9 @@ use std::collections::HashMap;
 use crate::instance::{Commodity, Instance};
 use crate::solution::Objective;
 
+/// A row of a program: lower bound, upper bound, entries as (column, coefficient).
+pub type Row = (f64, f64, Vec<(usize, f64)>);
+
 /// A linear or mixed-integer program; rows are lists of (column, coefficient) with bounds.
 #[derive(Debug, Clone, Default)]
 pub struct Program {
@@ -22,7 +25,7 @@ pub struct Program {
     /// Whether each column must be whole.
     pub integer: Vec<bool>,
     /// Rows: lower bound, upper bound, entries.
-    pub rows: Vec<(f64, f64, Vec<(usize, f64)>)>,
+    pub rows: Vec<Row>,
 }
 
 impl Program {

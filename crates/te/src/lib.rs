@@ -3,12 +3,6 @@
 //! A [`model::Model`] is compiled to an [`instance::Instance`]; the heuristics and the exact solver share one
 //! dynamic program ([`kernel`]) and return a [`solution::Solution`], which [`check`] verifies by a path of its own.
 //! Nothing here does I/O beyond the readers it is given, and nothing is async.
-// Numerical kernels index several arrays by one row number and hand over many slices.
-#![allow(
-    clippy::too_many_arguments,
-    clippy::type_complexity,
-    clippy::needless_range_loop
-)]
 
 pub mod arc;
 pub mod check;

@@ -58,6 +58,7 @@ pub fn check_with(model: &Model, network: &Network, result: &ResultFile) -> Repo
     };
     let mut variables: BTreeMap<(usize, usize, Stop, Stop), f64> = BTreeMap::new();
     let mut fractions = vec![0.0; model.chains.len()];
+    #[allow(clippy::type_complexity, reason = "a key used in this function only")]
     let mut distinct: HashMap<usize, HashSet<(usize, usize, &[usize])>> = HashMap::new();
     for (index, route) in result.routes.iter().enumerate() {
         let chain = &model.chains[route.chain];

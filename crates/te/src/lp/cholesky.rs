@@ -88,7 +88,7 @@ impl Cholesky {
         let panel = self.panel(first, width, below);
         let rows = n - below;
         let target = &mut self.entries[below * n + first..];
-        debug_assert!(panel.len() == rows * width && target.len() >= (rows - 1) * n + width);
+        assert!(panel.len() == rows * width && target.len() >= (rows - 1) * n + width);
         // SAFETY: `panel` is rows × width, `inverse` width × width read as its transpose, and `target` covers rows of
         // stride n with width entries each; the panel is a copy, so nothing overlaps.
         unsafe {
@@ -153,7 +153,7 @@ impl Cholesky {
             let columns = offset + rows;
             let left = &panel[offset * width..];
             let target = &mut strip[below..];
-            debug_assert!(left.len() >= rows * width && target.len() >= (rows - 1) * n + columns);
+            assert!(left.len() >= rows * width && target.len() >= (rows - 1) * n + columns);
             // SAFETY: `left` holds rows × width entries, `panel` at least columns × width, and `target` covers rows of
             // stride n with columns entries each; the panel is a copy, so nothing overlaps.
             unsafe {

@@ -9,7 +9,7 @@ use super::certificate::{Sweep, sweep};
 use super::columns::{Columns, Costing};
 use super::expansion::Expansion;
 use super::frank_wolfe::{FrankWolfe, Potential};
-use super::master::Restricted;
+use super::master::{Restricted, Start};
 use super::{Clock, Monitor, Options, Progress, outcome};
 use crate::error::Infeasible;
 use crate::instance::Instance;
@@ -376,15 +376,17 @@ impl<'a> Solver<'a> {
             let solved = self.restricted.solve(
                 &self.columns,
                 self.is_scale(),
-                &start,
-                &price,
+                &Start {
+                    x: &start,
+                    price: &price,
+                    gap,
+                    tolerance,
+                },
                 |c| {
                     self.allowed
                         .as_ref()
                         .is_none_or(|a| a.get(c).copied().unwrap_or(true))
                 },
-                gap,
-                tolerance,
                 &self
                     .expansion
                     .as_ref()

@@ -419,10 +419,10 @@ impl Master {
             self.recover(work);
             // What the rows' equations are off by; rounding in the factor would otherwise eat the slacks.
             let mut off = false;
-            for r in 0..self.rows {
+            for (r, rest) in rhs.iter_mut().enumerate() {
                 let wanted = (work.rc_s[r] - work.slack[r] * work.dprice[r]) / point.price[r];
-                rhs[r] = wanted - work.ds[r];
-                off |= rhs[r].abs() > 1e-4 * work.slack[r];
+                *rest = wanted - work.ds[r];
+                off |= rest.abs() > 1e-4 * work.slack[r];
             }
             if !off {
                 break;

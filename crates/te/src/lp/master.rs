@@ -17,6 +17,18 @@ pub struct Restricted {
     base: Vec<f64>,
 }
 
+/// Where a master starts and when it stops.
+pub struct Start<'a> {
+    /// Share of each column of the pool.
+    pub x: &'a [f64],
+    /// Price of each row.
+    pub price: &'a [f64],
+    /// Gap expected at the start, in the solver's unit.
+    pub gap: f64,
+    /// Gap to reach.
+    pub tolerance: f64,
+}
+
 /// Solution of a master in the pool's terms.
 pub struct Solved {
     /// Share of each column of the pool.
@@ -61,18 +73,13 @@ impl Restricted {
         true
     }
 
-    /// Builds and solves the master from the shares `x` and prices at hand.
-    ///
-    /// `gap` is the gap expected at the start, `tolerance` the one to reach, both in the solver's unit.
+    /// Builds and solves the master of the columns that `keep` allows.
     pub fn solve(
         &mut self,
         columns: &Columns,
         scale: bool,
-        x: &[f64],
-        price: &[f64],
+        start: &Start<'_>,
         keep: impl Fn(usize) -> bool,
-        gap: f64,
-        tolerance: f64,
         loose: &Loose,
     ) -> Solved {
         let commodities = columns.commodity.last().map_or(0, |_| {
@@ -83,10 +90,10 @@ impl Restricted {
                 .map_or(0, |m| *m as usize + 1)
         });
         let mut fixed: Vec<Option<u32>> = vec![None; commodities];
-        let (mut master, mut point) = self.build(columns, scale, x, price, &keep, &mut fixed);
+        let (mut master, mut point) = self.build(columns, scale, start, &keep, &mut fixed);
         self.add_loose(loose, &mut master, &mut point);
         let count = (master.columns() + master.rows) as f64;
-        let (reached, _) = master.solve(&mut point, gap / count, tolerance);
+        let (reached, _) = master.solve(&mut point, start.gap / count, start.tolerance);
         self.spread(columns, &fixed, &point, reached)
     }
 
@@ -94,11 +101,11 @@ impl Restricted {
         &mut self,
         columns: &Columns,
         scale: bool,
-        x: &[f64],
-        price: &[f64],
+        start: &Start<'_>,
         keep: &impl Fn(usize) -> bool,
         fixed: &mut [Option<u32>],
     ) -> (Master, Point) {
+        let (x, price) = (start.x, start.price);
         let mut master = Master {
             rows: self.rows.len(),
             start: vec![0],

@@ -543,6 +543,10 @@ impl<'a> Relaxation<'a> {
     ) {
         let mut norm = 0.0f64;
         for (commodity, c) in self.instance.commodities.iter().enumerate() {
+            #[allow(
+                clippy::needless_range_loop,
+                reason = "z is also the position in the chain"
+            )]
             for z in 0..c.vnfs as usize {
                 let vnf = self.instance.stage_vnf[c.stage(z)] as usize;
                 for &site in &search.candidates[vnf] {

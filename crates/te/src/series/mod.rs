@@ -238,6 +238,10 @@ fn couple(
     solver.run();
     series.status = solver.status();
     (series.value, series.bound) = (1.0 / solver.value, 1.0 / solver.bound);
+    #[allow(
+        clippy::needless_range_loop,
+        reason = "moments are changed while their neighbours are read"
+    )]
     for m in 0..series.moments.len() {
         series.moments[m].flows = flows_at(&solver, m);
         let load = loads(&instances[m], &series.moments[m].flows);

@@ -97,6 +97,10 @@ impl Pool {
             let end = trajectory
                 .get(k + 1)
                 .map_or(instances.len(), |next| next.first as usize);
+            #[allow(
+                clippy::needless_range_loop,
+                reason = "the matrix's number names its rows too"
+            )]
             for matrix in segment.first as usize..end {
                 let instance = &instances[matrix];
                 instance.loads(
