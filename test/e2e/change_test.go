@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -148,4 +149,38 @@ func (l *laboratory) reasonOf(name string, deadline time.Time) string {
 		time.Sleep(100 * time.Millisecond)
 	}
 	return "it never was dead"
+}
+
+// TestUserAtANewEdgeTakesTheNearestRoute: of a chain's two routes, one over each edge cloud, a user who appears at one of
+// them takes the one there; neither a chain nor a route is added for it.
+func TestUserAtANewEdgeTakesTheNearestRoute(t *testing.T) {
+	const port, attempts = 5361, 40
+	l := useLaboratory(t)
+	echoServer(t, l, "www", port)
+	c := chainSpec{name: "near", customer: "acme", edge: "office-lan", vnfs: []string{"split", "nat"}, times: 2,
+		match: fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["%d"]}`, port)}
+	l.activate(t, c)
+	routes := l.routes(t, c)
+	if len(routes) != 2 {
+		t.Fatalf("routes %v, want one over each edge cloud", routes)
+	}
+	t.Cleanup(func() { l.must(t, "delete", "edge", "branch-lan", "--customer", "acme", "--ignore-not-found") })
+	l.must(t, "apply", "-f", "../../examples/edges/acme-branch.yaml")
+	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
+	eventually(t, activation, func() error {
+		_, err := l.connectOnce("branch-host", server)
+		return err
+	})
+	ports := l.openAndClose(t, "branch-host", server, attempts)
+	if used := l.perInstance(t, "split", port, ports); used["split-east-1"] != attempts || used["split-west-1"] != 0 {
+		t.Errorf("the branch at edge-east uses %v, want split-east-1 only", used)
+	}
+	if now := l.routes(t, c); fmt.Sprint(now) != fmt.Sprint(routes) {
+		t.Errorf("routes were\n%v\nand are\n%v", routes, now)
+	}
+	for _, chain := range l.list(t, "chain", "acme", "") {
+		if slices.Contains(chain.GetChain().GetSpec().GetIngress().GetEdges(), "branch-lan") {
+			t.Errorf("chain %s was made for the branch", chain.GetMetadata().GetName())
+		}
+	}
 }

@@ -61,6 +61,8 @@ impl Bench {
         let child = Command::new("ip")
             .args(["netns", "exec", &self.namespace(namespace), program])
             .args(arguments)
+            // DPDK makes a directory there that it never removes.
+            .env("RUNTIME_DIRECTORY", &self.directory)
             .stdin(Stdio::piped())
             .stdout(output)
             .stderr(errors)
