@@ -22,9 +22,15 @@ func TestMedianOfRoundTrips(t *testing.T) {
 		line():                             math.NaN(),
 		strings.Repeat(line("0.5"), pings): 0.5,
 	} {
-		if got := medianRoundTrip([]byte(text)); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
+		if got, _ := roundTrips([]byte(text)); got != want && !(math.IsNaN(got) && math.IsNaN(want)) {
 			t.Errorf("%v, want %v of %s", got, want, text)
 		}
+	}
+}
+
+func TestLeastRoundTrip(t *testing.T) {
+	if _, least := roundTrips([]byte("time=8.10 ms\ntime=8.05 ms\ntime=40 ms\n")); least != 8.05 {
+		t.Errorf("%v, want 8.05", least)
 	}
 }
 
