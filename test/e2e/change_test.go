@@ -15,7 +15,7 @@ import (
 // TestRouteIsAddedThroughAnotherSite: a chain that outgrows one site gets a second route (SB9). Connections that exist
 // stay where they are; new ones use both.
 func TestRouteIsAddedThroughAnotherSite(t *testing.T) {
-	const connections, port = 40, 5350
+	const connections, port = 200, 5350
 	l := useLaboratory(t)
 	echoServer(t, l, "www", port)
 	c := chainSpec{name: "grow", customer: "acme", edge: "office-lan", vnfs: []string{"split"},

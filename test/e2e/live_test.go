@@ -24,7 +24,7 @@ spec: {vnf: pair, site: edge-west, capacity: 2000, instances: %d, weights: %s}
 // TestConnectionsOutliveChanges: while connections run, everything about their chain changes; they notice nothing, and
 // new connections follow the new rules.
 func TestConnectionsOutliveChanges(t *testing.T) {
-	const connections, port = 60, 5330
+	const connections, port = 200, 5330
 	l := useLaboratory(t)
 	echoServer(t, l, "www", port)
 	c := chainSpec{name: "live", customer: "acme", edge: "office-lan", match: `{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["5330"]}`, vnfs: []string{"pair", "nat"}}
