@@ -7,7 +7,7 @@
 //
 // # Invariants
 //
-//   - A write that returned is on disk at the site where it was made. Reports in the bucket "status" are the exception.
+//   - A write that returned is on disk at the site where it was made. The buckets "status" and "model" are the exception.
 //   - Watches and subscriptions tell last values. Between two states a reader may miss values, never the last one. Changes
 //     of different keys may be told in another order than they were made.
 //   - A subscription's filter is at the publisher's site; a site with subscribers gets one copy of a change, others none.

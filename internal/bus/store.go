@@ -91,8 +91,9 @@ func (s *Store) configuration() jetstream.StreamConfig {
 		Duplicates:        time.Second,
 		MaxMsgs:           -1, MaxBytes: -1, MaxMsgSize: -1, MaxConsumers: -1,
 	}
-	if s.bucket == viewBucket || s.bucket == statusBucket {
-		// What the view loses in a crash its publishers still have (see mirror); forwarders report again within seconds.
+	if s.bucket == viewBucket || s.bucket == statusBucket || s.bucket == ModelBucket {
+		// What the view loses in a crash its publishers still have (see mirror); forwarders report again within seconds; the
+		// Global Switchboard notices by the revision that the model was set back, and writes it anew.
 		config.PersistMode = jetstream.AsyncPersistMode
 	}
 	return config

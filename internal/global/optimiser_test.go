@@ -127,15 +127,15 @@ func TestKillingTheOptimiserLosesNoPlan(t *testing.T) {
 			p.awaitPhase("acme", name, api.ChainPhase_CHAIN_PHASE_REJECTED)
 		}
 	}
-	ended := uint32(0)
-	for _, e := range p.g.Events(chain.KindSite, "", "hq", 0) {
-		if e.Reason == "OptimiserEnded" && strings.Contains(e.Message, "signal: killed") {
-			ended += e.Count
+	p.await("events tell of 8 optimisers that were killed", func() bool {
+		ended := uint32(0)
+		for _, e := range p.g.Events(chain.KindSite, "", "hq", 0) {
+			if e.Reason == "OptimiserEnded" && strings.Contains(e.Message, "signal: killed") {
+				ended += e.Count
+			}
 		}
-	}
-	if ended != 8 {
-		t.Errorf("%d events tell of 8 optimisers that were killed", ended)
-	}
+		return ended == 8
+	})
 }
 
 // TestAnotherOptimiserTakesOver stops a worker with a request in its hands: it neither answers nor leaves.
