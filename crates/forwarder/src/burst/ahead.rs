@@ -10,6 +10,7 @@ use crate::pipeline::{Output, Pipeline, ends, flow_direction};
 use crate::plain::Way;
 use crate::registry::HopId;
 use crate::rules::Rules;
+use crate::trace::Trace;
 use flow::{BURST, FlowTable, Found};
 use std::ops::Range;
 use wire::{ethernet, tcp};
@@ -69,7 +70,8 @@ impl<F: Frame> Pipeline<F> {
         } = burst;
         let start = range.start;
         runs.count = 0;
-        if self.trace.is_some() || as_of.moves != self.flow_moves {
+        let follows_probe = self.trace.as_ref().is_some_and(Trace::follows_probe);
+        if follows_probe || as_of.moves != self.flow_moves {
             return 0;
         }
         let (mut limit, mut last) = (0, None);
@@ -84,6 +86,15 @@ impl<F: Frame> Pipeline<F> {
                 return at - start;
             };
             let (way, shape) = (ways[at], shapes[at]);
+            if let Some(trace) = &self.trace {
+                let tuple = match lanes[at] {
+                    Lane::V6 => v6.stages.keys[slot].tuple(way.direction()),
+                    _ => v4.stages.keys[slot].tuple(way.direction()),
+                };
+                if trace.wants(&tuple) {
+                    return at - start;
+                }
+            }
             let (towards, origin) = ends(found.hops, way.direction());
             // A SYN that enters may have to offer less.
             let is_syn = shape.tcp_flags & tcp::SYN != 0;
