@@ -58,13 +58,7 @@ pub fn solve(program: &Program, method: Method, time_limit: f64) -> Outcome {
     let highs = Handle(unsafe { highs_sys::Highs_create() });
     let quiet = c_string("output_flag");
     // SAFETY: as in `Handle`.
-    unsafe {
-        highs_sys::Highs_setBoolOptionValue(
-            highs.0,
-            quiet.as_ptr(),
-            0,
-        )
-    };
+    unsafe { highs_sys::Highs_setBoolOptionValue(highs.0, quiet.as_ptr(), 0) };
     let threads = c_string("threads");
     // SAFETY: as in `Handle`.
     unsafe { highs_sys::Highs_setIntOptionValue(highs.0, threads.as_ptr(), 1) };

@@ -159,7 +159,10 @@ fn conformance_names_tests_that_exist() {
         }
         let applies = !test.starts_with("Does not apply");
         let is_heading = test == "shown by" || test.starts_with("---");
-        assert!(!applies || is_heading || test.contains('`'), "no test is named: {row}");
+        assert!(
+            !applies || is_heading || test.contains('`'),
+            "no test is named: {row}"
+        );
     }
     assert!(rows > 30, "only {rows} tests are named");
 }

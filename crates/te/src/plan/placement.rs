@@ -6,12 +6,14 @@
 //! optimum, whose sum is subtracted. The placement comes from local search: one sweep of forward and backward dynamic
 //! programs gives the total for every site that a VNF's new instance could move to.
 
+use std::sync::atomic::Ordering;
+
 use crate::error::Infeasible;
 use crate::instance::{Demand, Instance};
-use crate::lp::{self, Monitor, Options};
+use crate::lp::{self, Monitor, Options, Progress};
 use crate::model::{Deployment, Model};
 use crate::plan::relaxation::{Relaxation, Search};
-use crate::solution::{Objective, Solution, Status, loads};
+use crate::solution::{Objective, Solution, Status, loads, relative_gap};
 
 /// A plan and its proof.
 #[derive(Debug, Clone)]
@@ -55,9 +57,15 @@ pub fn plan(
     let mut bound = f64::NEG_INFINITY;
     let mut placed = Vec::new();
     let rounds = if capacitated { 3 } else { 1 };
+    let interrupted = || {
+        monitor
+            .interrupt
+            .is_some_and(|flag| flag.load(Ordering::Relaxed))
+    };
+    let stop = || interrupted() || start.elapsed() >= options.time_limit;
     for _ in 0..rounds {
         let relaxation = Relaxation::new(&instance, &search, &price);
-        placed = search.improve(&relaxation, &placed);
+        placed = search.improve(&relaxation, &placed, &stop);
         let (solution, duals) = evaluate(
             &extended,
             &instance,
@@ -71,13 +79,26 @@ pub fn plan(
         let target = best
             .as_ref()
             .map_or(solution.value, |(b, _)| b.value.min(solution.value));
-        bound =
-            bound.max(relaxation.lower_bound(&search, &placed, target + paid, options.gap) - paid);
+        bound = bound.max(
+            relaxation.lower_bound(&search, &placed, target + paid, options.gap, &stop) - paid,
+        );
         if best.as_ref().is_none_or(|(b, _)| solution.value < b.value) {
             best = Some((solution, placed.clone()));
         }
         price = duals;
-        if start.elapsed() > options.time_limit {
+        let gap = best.as_ref().map_or(1.0, |(b, _)| {
+            relative_gap(Objective::Latency, b.value, bound)
+        });
+        if let Some(report) = monitor.report {
+            let value = best.as_ref().map_or(f64::NAN, |(b, _)| b.value);
+            report(&Progress {
+                elapsed: start.elapsed(),
+                value,
+                bound,
+                gap,
+            });
+        }
+        if gap <= options.gap || stop() {
             break;
         }
     }
@@ -93,10 +114,11 @@ pub fn plan(
     );
     solution.bound = Some(bound);
     solution.seconds = start.elapsed().as_secs_f64();
-    solution.status = if solution.gap().is_some_and(|g| g <= options.gap) {
-        Status::Optimal
-    } else {
-        Status::Feasible
+    solution.status = match solution.gap() {
+        Some(gap) if gap <= options.gap => Status::Optimal,
+        _ if interrupted() => Status::Interrupted,
+        _ if start.elapsed() >= options.time_limit => Status::TimeLimit,
+        _ => Status::Feasible,
     };
     let load = loads(&instance, &solution.flows);
     let mut list = Vec::new();

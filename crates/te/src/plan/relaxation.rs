@@ -59,7 +59,13 @@ impl Search {
     }
 
     /// Improves a placement, or finds one from nothing, by moving one new site of each VNF at a time.
-    pub fn improve(&self, relaxation: &Relaxation<'_>, start: &[Vec<usize>]) -> Vec<Vec<usize>> {
+    /// `stop` ends the search once there is a complete placement.
+    pub fn improve(
+        &self,
+        relaxation: &Relaxation<'_>,
+        start: &[Vec<usize>],
+        stop: &dyn Fn() -> bool,
+    ) -> Vec<Vec<usize>> {
         let mut placed: Vec<Vec<usize>> = if start.is_empty() {
             vec![Vec::new(); self.new_sites.len()]
         } else {
@@ -69,6 +75,9 @@ impl Search {
         let mut best_total = f64::INFINITY;
         let slots = self.new_sites.iter().copied().max().unwrap_or(0);
         for sweep in 0..SEARCH_SWEEPS.max(2 * slots) {
+            if best_total.is_finite() && stop() {
+                return best;
+            }
             let slot = sweep % slots.max(1);
             let (total, totals) = relaxation.moves(self, &placed, slot);
             let complete = placed
@@ -415,6 +424,7 @@ impl<'a> Relaxation<'a> {
         placed: &[Vec<usize>],
         target: f64,
         gap: f64,
+        stop: &dyn Fn() -> bool,
     ) -> f64 {
         let mut offsets = vec![0usize];
         for c in &self.instance.commodities {
@@ -427,6 +437,9 @@ impl<'a> Relaxation<'a> {
         let (mut best, mut step, mut stale) = (self.relaxed(search, &nothing, &offsets).0, 1.0, 0);
         let small = self.instance.commodities.len() * search.candidates.len() <= POLISHED;
         for _ in 0..if small { 10 * BOUND_STEPS } else { BOUND_STEPS } {
+            if stop() {
+                break;
+            }
             let (bound, used, chosen) = self.relaxed(search, &lambda, &offsets);
             if bound > best {
                 (best, stale) = (bound, 0);
