@@ -40,7 +40,7 @@ fn matrices(model: &Model, count: usize, seed: u64) -> Vec<Matrix> {
             let mut matrix = Matrix::of(model, &format!("m{m}"));
             for chain in 0..model.chains.len() {
                 // Some vanish, and in every second series the weight swings between halves of the chains.
-                let swing = if seed % 2 == 0 && (chain + m) % 2 == 0 {
+                let swing = if seed.is_multiple_of(2) && (chain + m).is_multiple_of(2) {
                     0.1
                 } else {
                     1.0

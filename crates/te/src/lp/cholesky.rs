@@ -239,9 +239,9 @@ mod tests {
             let mut matrix = Cholesky::new(2);
             matrix.clear(n);
             let mut b = vec![0.0; n];
-            for i in 0..n {
-                for j in 0..n {
-                    b[i] += entry(i, j) * solution[j];
+            for (i, sum) in b.iter_mut().enumerate() {
+                for (j, value) in solution.iter().enumerate() {
+                    *sum += entry(i, j) * value;
                     if j <= i {
                         matrix.row_mut(i)[j] = entry(i, j);
                     }
