@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -244,7 +246,7 @@ func (s *Store) Get(ctx context.Context, key string) (Entry, error) {
 	return Entry{Key: key, Value: m.Data, Revision: m.Sequence, Time: m.Time}, nil
 }
 
-// List reads every key that is the prefix or lies below it, in no order; "" lists all.
+// List reads every key that is the prefix or lies below it, in the order of the keys; "" lists all.
 func (s *Store) List(ctx context.Context, prefix string) ([]Entry, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -264,6 +266,7 @@ func (s *Store) List(ctx context.Context, prefix string) ([]Entry, error) {
 			for _, entry := range found {
 				list = append(list, entry)
 			}
+			slices.SortFunc(list, func(a, b Entry) int { return strings.Compare(a.Key, b.Key) })
 			return list, nil
 		}
 	}

@@ -52,7 +52,8 @@ func TestTrafficTellsVersionsApart(t *testing.T) {
 	p.apply(strings.Replace(webChain, "default: accept", "default: drop", 1))
 	p.await("the new version is active", func() bool {
 		r := p.record("acme", "web")
-		return len(r.Versions) == 2 && activeVersion(r) != nil
+		now := activeVersion(r)
+		return len(r.Versions) == 2 && now != nil && now.ChainLabel != old
 	})
 	fresh := activeVersion(p.record("acme", "web")).ChainLabel
 	err := put(testContext(t), office.connection.Published(), bus.Key("measurement", "acme", "web"), &control.Measurement{Site: "office",
