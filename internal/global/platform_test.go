@@ -19,6 +19,7 @@ import (
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	"github.com/switchboard-project/switchboard/internal/bus"
 	"github.com/switchboard-project/switchboard/internal/chain"
+	"github.com/switchboard-project/switchboard/internal/needs"
 	"github.com/switchboard-project/switchboard/internal/participant"
 	"github.com/switchboard-project/switchboard/internal/resource"
 )
@@ -159,7 +160,7 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// optimiserProgram is the program switchboard-te; a test that needs it is skipped where it was not built.
+// optimiserProgram is the program switchboard-te; needs.Missing where it was not built.
 func optimiserProgram(t testing.TB) string {
 	t.Helper()
 	for _, build := range []string{"release", "debug"} {
@@ -171,7 +172,7 @@ func optimiserProgram(t testing.TB) string {
 			}
 		}
 	}
-	t.Skip("switchboard-te is not built: cargo build -p switchboard-te-cli")
+	needs.Missing(t, "switchboard-te: make build")
 	return ""
 }
 

@@ -10,14 +10,14 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/switchboard-project/switchboard/internal/needs"
 )
 
 // namespaces makes namespaces of this test's own and removes them when it ends.
 func namespaces(t *testing.T, count int) []*Namespace {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make network namespaces")
-	}
+	needs.Root(t)
 	made := make([]*Namespace, count)
 	for index := range made {
 		name := fmt.Sprintf("hn%d-%d", os.Getpid(), index)
@@ -46,9 +46,7 @@ func mustRun(t *testing.T, namespace *Namespace, words ...string) string {
 }
 
 func TestNamespacesAreMadeOnceAndLeaveNothing(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to make network namespaces")
-	}
+	needs.Root(t)
 	name := fmt.Sprintf("hn%d-once", os.Getpid())
 	for range 2 {
 		namespace, err := EnsureNamespace(name)

@@ -20,6 +20,7 @@ import (
 	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
 	"github.com/switchboard-project/switchboard/internal/bus"
 	"github.com/switchboard-project/switchboard/internal/hostnet"
+	"github.com/switchboard-project/switchboard/internal/needs"
 	"github.com/switchboard-project/switchboard/internal/vnf"
 )
 
@@ -38,9 +39,7 @@ func inOwnNetwork(t *testing.T) bool {
 		}
 		return true
 	}
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes network namespaces")
-	}
+	needs.Root(t)
 	command := exec.Command("/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=120s")
 	command.Env = append(os.Environ(), mark+"="+t.Name())
 	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET, Pdeathsig: syscall.SIGKILL}

@@ -3,5 +3,5 @@
 //
 // Tests share one laboratory, that of examples/lab/four-sites.yaml under another name and with the functions of
 // testdata/functions.yaml. A test that would disturb others makes chains of a customer of its own. Without root or a
-// tool they skip, unless SWITCHBOARD_E2E=required says that this machine must have everything.
+// tool they skip, unless SWITCHBOARD_TESTS=required says that this machine must have everything.
 package e2e

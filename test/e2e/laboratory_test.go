@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/switchboard-project/switchboard/internal/hostnet"
+	"github.com/switchboard-project/switchboard/internal/needs"
 )
 
 // laboratory is a running one.
@@ -69,21 +70,13 @@ func useLaboratory(t *testing.T) *laboratory {
 // the switchboard binary.
 func require(t *testing.T) string {
 	t.Helper()
-	missing := func(what string) {
-		if os.Getenv("SWITCHBOARD_E2E") == "required" {
-			t.Fatal("end-to-end tests are required and need " + what)
-		}
-		t.Skip("needs " + what)
-	}
 	if testing.Short() {
 		t.Skip("end-to-end tests are not short")
 	}
-	if os.Geteuid() != 0 {
-		missing("root, to make network namespaces")
-	}
+	needs.Root(t)
 	for _, tool := range tools {
 		if _, err := exec.LookPath(tool); err != nil {
-			missing(tool + ": run scripts/install-dependencies.sh")
+			needs.Missing(t, tool+": run scripts/install-dependencies.sh")
 		}
 	}
 	directory := os.Getenv("SWITCHBOARD_BIN")
@@ -96,7 +89,7 @@ func require(t *testing.T) string {
 	}
 	for _, program := range []string{"switchboard", "switchboard-forwarder", "switchboard-te", "switchboard-underlay"} {
 		if _, err := os.Stat(filepath.Join(directory, program)); err != nil {
-			missing(program + " in " + directory + ": run make build")
+			needs.Missing(t, program+" in "+directory+": run make build")
 		}
 	}
 	return filepath.Join(directory, "switchboard")

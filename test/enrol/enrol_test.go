@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/switchboard-project/switchboard/internal/hostnet"
+	"github.com/switchboard-project/switchboard/internal/needs"
 
 	// The program under test is made of these: a cached result does not outlive a change of them.
 	_ "github.com/switchboard-project/switchboard/internal/bus"
@@ -51,9 +52,7 @@ func (o *output) contains(words string) bool {
 // twoMachines are joined by a link: 192.0.2.1 and 192.0.2.2.
 func twoMachines(t *testing.T) (a, b *machine) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes network namespaces")
-	}
+	needs.Root(t)
 	program := filepath.Join(t.TempDir(), "switchboard")
 	if text, err := exec.Command("go", "build", "-o", program, "../../cmd/switchboard").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, text)

@@ -19,18 +19,17 @@ import (
 
 	"github.com/switchboard-project/switchboard/internal/bus"
 	"github.com/switchboard-project/switchboard/internal/hostnet"
+	"github.com/switchboard-project/switchboard/internal/needs"
 	"github.com/switchboard-project/switchboard/internal/vnf"
 )
 
 // privateNamespace moves the test to a network namespace of its own: the site. It ends with the test's thread.
 func privateNamespace(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: makes network namespaces")
-	}
+	needs.Root(t)
 	runtime.LockOSThread() // never unlocked: the thread, and with it the namespace, ends with the test
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Skipf("needs to make network namespaces: %v", err)
+		needs.Missing(t, fmt.Sprintf("a kernel that makes network namespaces: %v", err))
 	}
 }
 
