@@ -171,7 +171,7 @@ impl<F: Frame> Pipeline<F> {
         let Some(encoding) = encoding else {
             return self.answer_echo(at, header, frame, &parsed, Drop::UnderlayNotOurs, out);
         };
-        let taken = steering::decapsulate_from(encoding, packet, &parsed, rules)?;
+        let taken = steering::decapsulate(encoding, packet, &parsed, rules)?;
         let from = *rules
             .peers
             .get(&taken.peer)

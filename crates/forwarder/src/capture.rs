@@ -156,7 +156,7 @@ fn stage_of<'a>(rules: &'a Rules, port: usize, sent: bool, frame: &[u8]) -> Opti
         let packet = &frame[header.length..];
         let ip = IpPacket::parse(packet).ok()?;
         let encoding = Encoding::of(&ip)?;
-        let taken = steering::decapsulate_from(encoding, packet, &ip, rules).ok()?;
+        let taken = steering::decapsulate(encoding, packet, &ip, rules).ok()?;
         let context = taken.context;
         let path = rules.paths.get(&(context.chain, context.egress))?;
         return path

@@ -11,8 +11,7 @@ use std::hint::black_box;
 use std::time::Instant;
 use wire::nsh::ServicePathIdentifier;
 use wire::steering::{
-    Direction, Encoding, ServicePath, ServicePathMap, SteeringContext, TunnelTemplate,
-    decapsulate_from,
+    Direction, Encoding, ServicePath, ServicePathMap, SteeringContext, TunnelTemplate, decapsulate,
 };
 use wire::{FiveTuple, IpPacket, Label, MacAddress, ServiceIndex, Vni, ethernet, ipv4, ipv6, udp};
 
@@ -139,7 +138,7 @@ fn receive(frame: &[u8]) -> Option<()> {
     let header = ethernet::Header::parse(frame).ok()?;
     let packet = &frame[header.length..];
     let outer = IpPacket::parse(packet).ok()?;
-    let read = decapsulate_from(Encoding::of(&outer)?, packet, &outer, &Path).ok()?;
+    let read = decapsulate(Encoding::of(&outer)?, packet, &outer, &Path).ok()?;
     let inner = IpPacket::parse(packet.get(read.inner_offset..read.end)?).ok()?;
     black_box((&read, &inner));
     Some(())

@@ -32,10 +32,8 @@ mod context;
 mod decapsulate;
 mod template;
 
-pub use context::{
-    Direction, Encoding, NoServicePaths, ServicePath, ServicePathMap, SteeringContext, is_labelled,
-};
-pub use decapsulate::{Decapsulated, decapsulate, decapsulate_from, is_vxlan};
+pub use context::{Direction, Encoding, ServicePath, ServicePathMap, SteeringContext, is_labelled};
+pub use decapsulate::{Decapsulated, decapsulate};
 pub use template::{EncapsulateError, TunnelTemplate};
 
 use crate::{ethernet, ipv6, mpls, nsh, udp, vxlan, vxlan_gpe};

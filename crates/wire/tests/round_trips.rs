@@ -7,8 +7,7 @@ use proptest::sample::Index;
 use wire::arp::{Arp, Operation};
 use wire::nsh::{self, MetadataType, NextProtocol, ServicePathIdentifier};
 use wire::steering::{
-    Direction, Encoding, ServicePath, ServicePathMap, SteeringContext, TunnelTemplate,
-    decapsulate_from,
+    Direction, Encoding, ServicePath, ServicePathMap, SteeringContext, TunnelTemplate, decapsulate,
 };
 use wire::{
     Addresses, FiveTuple, IpPacket, Label, MacAddress, ServiceIndex, Vni, checksum, ethernet, ipv4,
@@ -279,7 +278,7 @@ proptest! {
         let frame = encapsulated(encoding, &tuple, &context, &paths, &inner);
         let outer = IpPacket::parse(&frame[14..]).unwrap();
         prop_assert_eq!(Encoding::of(&outer), Some(encoding));
-        let read = decapsulate_from(encoding, &frame[14..], &outer, &paths).unwrap();
+        let read = decapsulate(encoding, &frame[14..], &outer, &paths).unwrap();
         prop_assert_eq!(read.context, context);
         prop_assert_eq!(read.peer, tuple.source());
         prop_assert_eq!(&frame[14..][read.inner_offset..read.end], &inner[..]);

@@ -10,7 +10,6 @@ use crate::pipeline::{Output, Pipeline, ends, flow_direction};
 use crate::plain::Way;
 use crate::registry::HopId;
 use crate::rules::Rules;
-use crate::trace::Trace;
 use flow::{BURST, FlowTable, Found};
 use std::ops::Range;
 use wire::{ethernet, tcp};
@@ -70,8 +69,7 @@ impl<F: Frame> Pipeline<F> {
         } = burst;
         let start = range.start;
         runs.count = 0;
-        let follows_probe = self.trace.as_ref().is_some_and(Trace::follows_probe);
-        if follows_probe || as_of.moves != self.flow_moves {
+        if as_of.moves != self.flow_moves {
             return 0;
         }
         let (mut limit, mut last) = (0, None);

@@ -277,7 +277,7 @@ impl Forwarder {
         if underlay.is_some_and(|underlay| underlay.port == port)
             && let Some(encoding) = Encoding::of(&ip)
         {
-            let taken = steering::decapsulate_from(encoding, packet, &ip, &self.rules)
+            let taken = steering::decapsulate(encoding, packet, &ip, &self.rules)
                 .unwrap_or_else(|error| panic!("{error}: {packet:x?}"));
             IpPacket::parse(&packet[taken.inner_offset..taken.end]).expect("an inner packet");
         }

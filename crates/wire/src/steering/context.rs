@@ -110,20 +110,6 @@ pub trait ServicePathMap {
     fn identifier(&self, path: &ServicePath) -> Option<ServicePathIdentifier>;
 }
 
-/// No service path has an identifier: for peers with labels.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NoServicePaths;
-
-impl ServicePathMap for NoServicePaths {
-    fn path(&self, _: ServicePathIdentifier) -> Option<ServicePath> {
-        None
-    }
-
-    fn identifier(&self, _: &ServicePath) -> Option<ServicePathIdentifier> {
-        None
-    }
-}
-
 /// What a packet carries between forwarders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SteeringContext {

@@ -1,6 +1,6 @@
 //! Taking apart what another forwarder sent.
 
-use super::{Encoding, LABELS_LENGTH, NoServicePaths, ServicePathMap, SteeringContext};
+use super::{Encoding, LABELS_LENGTH, ServicePathMap, SteeringContext};
 use crate::ip::Fragmentation;
 use crate::vlan::Tag;
 use crate::vxlan::Vni;
@@ -24,28 +24,13 @@ pub struct Decapsulated {
     pub end: usize,
 }
 
-/// Whether a checked underlay packet is addressed to the VXLAN port.
-#[inline]
-pub fn is_vxlan(packet: &IpPacket) -> bool {
-    packet.tuple.protocol == udp::PROTOCOL && packet.tuple.destination_port == vxlan::PORT
-}
-
-/// Takes apart an underlay packet that [`is_vxlan`].
-///
-/// # Errors
-/// As [`decapsulate_from`].
-#[inline(always)]
-pub fn decapsulate(packet: &[u8], parsed: &IpPacket) -> Result<Decapsulated, ParseError> {
-    decapsulate_from(Encoding::VxlanMpls, packet, parsed, &NoServicePaths)
-}
-
 /// Takes apart an underlay packet whose encoding is [`Encoding::of`] it. `parsed` is of `packet`.
 ///
 /// # Errors
 /// Names the first thing wrong: a fragment, the UDP length or a UDP checksum that is not 0 (RFC 7348, section 5), the
 /// VXLAN or VXLAN-GPE header, the inner Ethernet header, the labels or the network service header.
 #[inline(always)]
-pub fn decapsulate_from(
+pub fn decapsulate(
     encoding: Encoding,
     packet: &[u8],
     parsed: &IpPacket,

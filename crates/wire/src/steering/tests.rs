@@ -71,7 +71,7 @@ fn taken_apart(frame: &[u8]) -> Result<Decapsulated, ParseError> {
     let header = ethernet::Header::parse(frame)?;
     let packet = &frame[header.length..];
     let parsed = IpPacket::parse(packet)?;
-    decapsulate_from(Encoding::of(&parsed).unwrap(), packet, &parsed, &OnePath)
+    decapsulate(Encoding::of(&parsed).unwrap(), packet, &parsed, &OnePath)
 }
 
 fn every_frame() -> impl Iterator<Item = (Encoding, Vec<u8>)> {

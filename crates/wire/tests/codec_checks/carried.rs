@@ -4,7 +4,7 @@ use wire::mpls::{self, Entry, Stack, StackEntry};
 use wire::nsh::{self, MetadataType, ServicePathIdentifier};
 use wire::steering::{
     Decapsulated, Direction, Encoding, OVERHEAD_LIMIT, ServicePath, ServicePathMap,
-    SteeringContext, TunnelTemplate, decapsulate_from,
+    SteeringContext, TunnelTemplate, decapsulate,
 };
 use wire::{IpPacket, Label, MacAddress, Vni, ethernet, vxlan, vxlan_gpe};
 
@@ -154,7 +154,7 @@ pub fn steering(bytes: &[u8]) {
 fn taken_apart(packet: &[u8]) -> Option<(Encoding, Decapsulated)> {
     let parsed = IpPacket::parse(packet).ok()?;
     let encoding = Encoding::of(&parsed)?;
-    let result = decapsulate_from(encoding, packet, &parsed, &EveryPath).ok()?;
+    let result = decapsulate(encoding, packet, &parsed, &EveryPath).ok()?;
     assert!(result.inner_offset <= result.end && result.end <= parsed.length);
     Some((encoding, result))
 }
