@@ -60,15 +60,21 @@ type site struct {
 	directory  string
 	program    string
 	connection *bus.Connection
-	processes  map[string]*exec.Cmd
+	processes  map[string]process
+	prefix     string // of the namespaces
 }
 
-const prefix = "sbr-"
+// process is one that runs, or ran: ended is closed when it has been waited for.
+type process struct {
+	command *exec.Cmd
+	ended   chan struct{}
+}
 
 func newSite(t *testing.T) *site {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &site{t: t, ctx: ctx, directory: t.TempDir(), processes: map[string]*exec.Cmd{}}
+	s := &site{t: t, ctx: ctx, directory: t.TempDir(), processes: map[string]process{},
+		prefix: fmt.Sprintf("sbr%d-", os.Getpid())}
 	t.Cleanup(func() {
 		if s.connection != nil {
 			s.connection.Close()
@@ -77,7 +83,7 @@ func newSite(t *testing.T) *site {
 		for name := range s.processes {
 			s.kill(name)
 		}
-		names, err := hostnet.NamespaceNames(prefix)
+		names, err := hostnet.NamespaceNames(s.prefix)
 		for _, name := range names {
 			if err == nil {
 				err = hostnet.DeleteNamespace(name)
@@ -98,7 +104,7 @@ bus: {agents: "127.0.0.1:4222", store: %s}
 forwarders: [{name: f1, tunnelAddress: 192.0.2.1/24, interface: wan0}]
 edgeInterfaces: [{name: lo}]
 vnf: {namespacePrefix: %s}
-`, filepath.Join(s.directory, "store"), prefix))
+`, filepath.Join(s.directory, "store"), s.prefix))
 	s.write("vnf.yaml", fmt.Sprintf("globalSite: core\ncredentials: %s\n",
 		filepath.Join(s.directory, "store", "credentials", "service.default.json")))
 	return s
@@ -123,7 +129,9 @@ func (s *site) start(name, fault string, arguments ...string) {
 	if err := command.Start(); err != nil {
 		s.t.Fatal(err)
 	}
-	s.processes[name] = command
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = command.Wait() }()
+	s.processes[name] = process{command, ended}
 	s.eventually(name+" is ready", func() bool { _, err := os.Stat(ready); return err == nil })
 }
 
@@ -147,24 +155,20 @@ func (s *site) connect() {
 
 // kill ends a process at once, if it has not ended itself, and waits for it.
 func (s *site) kill(name string) {
-	if command := s.processes[name]; command != nil {
-		_ = command.Process.Kill()
-		_ = command.Wait()
+	if one, runs := s.processes[name]; runs {
+		_ = one.command.Process.Kill()
+		<-one.ended
 		delete(s.processes, name)
 	}
 }
 
-// dies waits for a process to end by itself.
-func (s *site) dies(name string) {
-	s.t.Helper()
-	ended := make(chan error, 1)
-	command := s.processes[name]
-	go func() { ended <- command.Wait() }()
+// ended is whether a process has ended by itself.
+func (s *site) ended(name string) bool {
 	select {
-	case <-ended:
-		delete(s.processes, name)
-	case <-time.After(10 * time.Second):
-		s.t.Fatalf("%s did not die at its fault point", name)
+	case <-s.processes[name].ended:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -264,13 +268,15 @@ func (s *site) killed(step, service, process, transaction string, prepare *contr
 	restart(step)
 	died := false
 	for _, message := range []any{prepare, outcome} {
-		reply := s.send(service, transaction, message)
-		if reply == nil {
-			died = true
-			s.dies(process)
-			restart("")
-			reply = s.insist(service, transaction, message)
-		}
+		var reply *control.ParticipantReply
+		s.eventually(fmt.Sprintf("%s answers %T", service, message), func() bool {
+			reply = s.send(service, transaction, message)
+			if reply == nil && s.ended(process) { // otherwise it is only slow
+				died = true
+				restart("")
+			}
+			return reply != nil
+		})
 		if !reply.Accepted {
 			s.t.Fatalf("%T refused: %v", message, reply.Rejection)
 		}
@@ -356,7 +362,7 @@ func TestKilledSiteComesBackToTheSameRules(t *testing.T) {
 	before := set()
 	for range 3 {
 		s.kill("site")
-		if !hostnet.NamespaceExists(prefix + "fw-1") {
+		if !hostnet.NamespaceExists(s.prefix + "fw-1") {
 			t.Fatal("the instance went with the site's process")
 		}
 		s.startSite("")
