@@ -11,21 +11,16 @@ use crate::arguments::Arguments;
 use crate::files;
 
 /// Verifies a result; exit 1 on any violation.
-pub fn run(words: &[String]) -> Result<ExitCode, Error> {
-    let arguments = Arguments::parse(
-        words,
-        &["--model", "--result", "--demands"],
-        &["-q", "--quiet"],
-    )?;
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let model = files::model(arguments.required("--model")?)?;
     let path = arguments.required("--result")?;
     let document = files::document(path)?;
-    let report = report(&arguments, &model, &document, path)?;
+    let report = report(arguments, &model, &document, path)?;
     for violation in &report.violations {
         eprintln!("{path}: {violation}");
     }
     if report.violations.is_empty() {
-        if !arguments.flag("-q") && !arguments.flag("--quiet") {
+        if !arguments.is_quiet() {
             eprintln!(
                 "{path}: holds; value {}, carried {} Mbit/s, largest link utilisation {:.4}",
                 report.value, report.carried_mbps, report.max_link_utilization
@@ -44,7 +39,7 @@ fn report(
     path: &str,
 ) -> Result<Report, Error> {
     let series = te::check::series::is_series(document);
-    let Some(list) = arguments.get("--demands") else {
+    let Some(list) = arguments.given("--demands") else {
         if series {
             let message = "is the result for a series; give its matrices with --demands";
             return Err(InputError::new("/matrices", Reason::Contradiction, message)

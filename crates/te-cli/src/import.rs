@@ -10,47 +10,30 @@ use te::model::Model;
 use crate::arguments::Arguments;
 use crate::files;
 
-const VALUED: [&str; 7] = [
-    "--graphml",
-    "--sndlib",
-    "--repetita",
-    "--demands",
-    "--default-bandwidth",
-    "--default-latency",
-    "-o",
-];
+const FORMATS: [&str; 3] = ["--graphml", "--sndlib", "--repetita"];
 
 /// Converts a topology, with its demands as chains without VNFs.
-pub fn run(words: &[String]) -> Result<ExitCode, Error> {
-    let arguments = Arguments::parse(words, &VALUED, &["-q", "--quiet"])?;
-    let given: Vec<&str> = VALUED[..3]
-        .iter()
-        .copied()
-        .filter(|n| arguments.get(n).is_some())
-        .collect();
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let is_given = |n: &&str| arguments.given(n).is_some();
+    let given: Vec<&str> = FORMATS.into_iter().filter(is_given).collect();
     let [format] = given[..] else {
         let message = "give exactly one of --graphml, --sndlib and --repetita";
         return Err(InputError::new("import", Reason::Contradiction, message)
             .in_source("command line")
             .into());
     };
-    let defaults = defaults(&arguments)?;
+    let defaults = defaults(arguments)?;
     let path = arguments.required(format)?;
-    let model = read(format, path, &defaults, arguments.get("--demands"))?;
-    files::write(arguments.get("-o"), &model.to_json())?;
+    let model = read(format, path, &defaults, arguments.given("--demands"))?;
+    files::write(arguments.given("-o"), &model.to_json())?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn defaults(arguments: &Arguments) -> Result<Defaults, InputError> {
-    let optional = |name: &str| {
-        arguments
-            .get(name)
-            .map(|_| arguments.number(name, 0.0, 0.0))
-            .transpose()
-    };
+    let bandwidth = arguments.optional_number("--default-bandwidth", 0.0)?;
     Ok(Defaults {
-        bandwidth_mbps: optional("--default-bandwidth")?.filter(|b| *b > 0.0),
-        latency_ms: optional("--default-latency")?,
+        bandwidth_mbps: bandwidth.filter(|b| *b > 0.0),
+        latency_ms: arguments.optional_number("--default-latency", 0.0)?,
     })
 }
 
@@ -79,40 +62,24 @@ fn read(
     model.map_err(|e| e.in_source(path))
 }
 
-const GENERATE: [&str; 11] = [
-    "--backbone",
-    "--vnfs",
-    "--coverage",
-    "--chains",
-    "--cpu-per-byte",
-    "--division",
-    "--demand",
-    "--seed",
-    "--default-bandwidth",
-    "--default-latency",
-    "-o",
-];
-
 /// Generates a model on a backbone: GraphML, Repetita, SNDlib or a model, told apart by the text.
-pub fn run_generate(words: &[String]) -> Result<ExitCode, Error> {
-    let arguments = Arguments::parse(words, &GENERATE, &["-q", "--quiet"])?;
-    let standard = Options::default();
+pub fn run_generate(arguments: &Arguments) -> Result<ExitCode, Error> {
     let divisions = [
         ("equal", Division::Equal),
         ("overbooked", Division::Overbooked),
         ("proportional", Division::Proportional),
     ];
     let options = Options {
-        vnfs: arguments.count("--vnfs", standard.vnfs as u64, 1)? as usize,
-        coverage: arguments.number("--coverage", standard.coverage, 0.0)?,
-        chains: arguments.count("--chains", standard.chains as u64, 1)? as usize,
-        cpu_per_byte: arguments.number("--cpu-per-byte", standard.cpu_per_byte, 0.0)?,
-        division: arguments.choice("--division", standard.division, &divisions)?,
-        demand: arguments.number("--demand", standard.demand, 1e-9)?,
-        seed: arguments.count("--seed", standard.seed, 0)?,
+        vnfs: arguments.count("--vnfs", 1)? as usize,
+        coverage: arguments.number("--coverage", 0.0)?,
+        chains: arguments.count("--chains", 1)? as usize,
+        cpu_per_byte: arguments.number("--cpu-per-byte", 0.0)?,
+        division: arguments.choice("--division", &divisions)?,
+        demand: arguments.number("--demand", 1e-9)?,
+        seed: arguments.count("--seed", 0)?,
     };
     let path = arguments.required("--backbone")?;
-    let mut defaults = defaults(&arguments)?;
+    let mut defaults = defaults(arguments)?;
     // Capacities are invented anyway, and a node without coordinates must not stop a whole backbone.
     defaults.bandwidth_mbps = defaults.bandwidth_mbps.or(Some(10_000.0));
     defaults.latency_ms = defaults.latency_ms.or(Some(1.0));
@@ -129,6 +96,40 @@ pub fn run_generate(words: &[String]) -> Result<ExitCode, Error> {
     };
     let backbone = backbone.map_err(|e| e.in_source(path))?;
     let model = generate(&backbone, &options)?;
-    files::write(arguments.get("-o"), &model.to_json())?;
+    files::write(arguments.given("-o"), &model.to_json())?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::{Absent, Command};
+
+    #[test]
+    fn defaults_of_generate_are_those_of_the_library() {
+        let command = Command::named("generate").expect("it is a command");
+        let default = |name: &str| {
+            let opt = command.all_options().find(|o| o.name == name);
+            match opt.expect(name).absent {
+                Absent::Default(text) => text.to_owned(),
+                other => panic!("{name}: {other:?}"),
+            }
+        };
+        let standard = Options::default();
+        let expected = [
+            ("--vnfs", standard.vnfs.to_string()),
+            ("--coverage", standard.coverage.to_string()),
+            ("--chains", standard.chains.to_string()),
+            ("--cpu-per-byte", standard.cpu_per_byte.to_string()),
+            ("--demand", standard.demand.to_string()),
+            ("--seed", standard.seed.to_string()),
+        ];
+        for (name, value) in expected {
+            assert_eq!(default(name), value, "{name}");
+        }
+        assert_eq!(
+            (default("--division"), standard.division),
+            ("equal".into(), Division::Equal)
+        );
+    }
 }

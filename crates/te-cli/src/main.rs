@@ -4,6 +4,7 @@
 
 mod arguments;
 mod check;
+mod commands;
 mod files;
 mod import;
 mod plan;
@@ -15,65 +16,116 @@ mod survive;
 
 use std::process::ExitCode;
 
-use te::error::Error;
+use arguments::Arguments;
+use commands::{COMMANDS, Command};
+use te::error::{Error, InputError, Reason};
 
-const USAGE: &str = "\
-switchboard-te: routes, plans and checks wide-area service chains
+type Run = fn(&Arguments) -> Result<ExitCode, Error>;
 
-  solve    --model FILE --algorithm lp|dp|one-hop|dp-latency|anycast|compute-aware
-           --objective throughput|scale|latency [--gap 1e-4] [--time-limit 60] [--threads N] [-o FILE]
-           [--survive link|site] routes that keep each chain's survive_share whatever single link or site fails
-           [--demands M1,M2,... [--max-change 0]] routes for a series of demand matrices: one routing for all, or one
-           for each with at most the share --max-change of the demand changing its route from one to the next
-  plan     cloud --model FILE --add-capacity X | placement --model FILE --new-sites vnf=N[,vnf=N]
-           [--ignore-capacity] [--planned-model FILE] [-o FILE]
-  check    --model FILE --result FILE [--demands M1,M2,...]
-  import   --graphml F | --sndlib F | --repetita F [--demands F]
-           [--default-bandwidth MBPS] [--default-latency MS] [-o FILE]
-  generate --backbone F [--vnfs 100] [--coverage 0.5] [--chains 10000] [--cpu-per-byte 0.1]
-           [--division equal|overbooked|proportional] [--demand 1] [--seed 1] [-o FILE]
-  serve    --credentials FILE [--name NAME]
-
-A matrix is {\"name\":\"noon\",\"factor\":1.2,\"demands\":[{\"chain\":\"c1\",\"forward_mbps\":5,\"reverse_mbps\":1}]} (the model's demands
-times factor, then the chains listed), a model with the same chains, or a file with several: {\"matrices\":[...]}.
--q silences progress; Ctrl-C ends a solve with its best certified answer.
-FILE may be - for standard input or output. Exit codes: 0 solved, 1 check failed, 2 bad input, 3 infeasible.
-";
+/// What carries each command out.
+const RUNS: [(&str, Run); 7] = [
+    ("solve", solve::run),
+    ("plan cloud", plan::cloud),
+    ("plan placement", plan::placement),
+    ("check", check::run),
+    ("import", import::run),
+    ("generate", import::run_generate),
+    ("serve", serve::run),
+];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let outcome = match words.first().map(String::as_str) {
-        Some("solve") => solve::run(&words[1..]),
-        Some("check") => check::run(&words[1..]),
-        Some("serve") => serve::run(&words[1..]),
-        Some("plan") => plan::run(&words[1..]),
-        Some("import") => import::run(&words[1..]),
-        Some("generate") => import::run_generate(&words[1..]),
-        Some("help" | "--help" | "-h") => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        Some(other) => {
-            eprintln!("switchboard-te: '{other}' is no command\n\n{USAGE}");
-            return ExitCode::from(2);
-        }
-        None => {
-            eprint!("{USAGE}");
-            return ExitCode::from(2);
-        }
-    };
-    match outcome {
+    if let Some(text) = help(&words) {
+        return match files::write(None, &text) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => bad_input(&e),
+        };
+    }
+    match run(&words) {
         Ok(code) => code,
-        Err(Error::Input(e)) => {
-            eprintln!("switchboard-te: {e}");
-            ExitCode::from(2)
-        }
+        Err(Error::Input(e)) => bad_input(&e),
         Err(Error::Infeasible(e)) => {
             eprintln!("switchboard-te: {e}");
             for constraint in &e.constraints {
                 eprintln!("switchboard-te: constraint: {constraint}");
             }
             ExitCode::from(3)
+        }
+    }
+}
+
+fn bad_input(error: &InputError) -> ExitCode {
+    eprintln!("switchboard-te: {error}");
+    ExitCode::from(2)
+}
+
+/// The command that words begin with, and how many of them it takes.
+fn command(words: &[String]) -> Result<(&'static Command, usize), InputError> {
+    for taken in [2, 1] {
+        if let Some(command) = words
+            .get(..taken)
+            .and_then(|w| Command::named(&w.join(" ")))
+        {
+            return Ok((command, taken));
+        }
+    }
+    let first = words.first().map_or("", String::as_str);
+    let known: Vec<&str> = COMMANDS.iter().map(|c| c.name).collect();
+    let what = match (first, words.get(1)) {
+        ("", _) => "no command is given".into(),
+        ("plan", Some(second)) => format!("'plan {second}' is no plan"),
+        ("plan", None) => "plan what".into(),
+        _ => format!("'{first}' is no command"),
+    };
+    let message = format!("{what}; known: {}", known.join(", "));
+    Err(InputError::new("command", Reason::UnknownChoice, message).in_source("command line"))
+}
+
+/// The help that words ask for: `help`, `help COMMAND` or `COMMAND ... --help`, where `plan` stands for both plans.
+fn help(words: &[String]) -> Option<String> {
+    let asks = |word: &String| matches!(word.as_str(), "--help" | "-h");
+    let about = match words.first()?.as_str() {
+        "help" | "--help" | "-h" => &words[1..],
+        _ if words.iter().any(asks) => words,
+        _ => return None,
+    };
+    match (command(about), about.first().map(String::as_str)) {
+        (Ok((command, _)), _) => Some(command.help()),
+        (Err(_), None) => Some(commands::overview()),
+        (Err(_), Some("plan")) => {
+            let plans = COMMANDS.iter().filter(|c| c.name.starts_with("plan "));
+            Some(plans.map(Command::help).collect::<Vec<_>>().join("\n"))
+        }
+        // Carrying the words out refuses them with what is known.
+        (Err(_), Some(_)) => None,
+    }
+}
+
+fn run(words: &[String]) -> Result<ExitCode, Error> {
+    let words = match words.first().map(String::as_str) {
+        Some("help") => &words[1..],
+        _ => words,
+    };
+    let (command, taken) = command(words)?;
+    let arguments = Arguments::parse(&words[taken..], command)?;
+    let run = RUNS.iter().find(|(name, _)| *name == command.name);
+    run.expect("every command is carried out by something").1(&arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_carried_out_and_has_no_option_twice() {
+        let names: Vec<&str> = RUNS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, COMMANDS.iter().map(|c| c.name).collect::<Vec<_>>());
+        for command in &COMMANDS {
+            let mut options: Vec<&str> = command.all_options().map(|o| o.name).collect();
+            options.sort_unstable();
+            let count = options.len();
+            options.dedup();
+            assert_eq!(options.len(), count, "{}", command.name);
         }
     }
 }

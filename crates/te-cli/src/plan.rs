@@ -7,33 +7,15 @@ use te::instance::{Demand, Instance};
 use te::json::Writer;
 use te::lp::{self, Monitor};
 use te::model::Model;
-use te::plan::{cloud, placement};
 use te::solution::Solution;
 
 use crate::arguments::Arguments;
 use crate::files;
 use crate::progress::{Printer, interrupt};
-use crate::solve::{FLAGS, SOLVER, is_quiet, options};
-
-/// Runs the plan named by the first word.
-pub fn run(words: &[String]) -> Result<ExitCode, Error> {
-    match words.first().map(String::as_str) {
-        Some("cloud") => run_cloud(&words[1..]),
-        Some("placement") => run_placement(&words[1..]),
-        other => {
-            let message = format!(
-                "'{}' is no plan; known: cloud, placement",
-                other.unwrap_or("")
-            );
-            Err(InputError::new("plan", Reason::UnknownChoice, message)
-                .in_source("command line")
-                .into())
-        }
-    }
-}
+use crate::solve::options;
 
 fn with_monitor<T>(arguments: &Arguments, work: impl FnOnce(&Monitor<'_>) -> T) -> T {
-    let printer = Printer::new(is_quiet(arguments));
+    let printer = Printer::new(arguments.is_quiet());
     let flag = interrupt();
     let report = |progress: &lp::Progress| printer.report(progress);
     work(&Monitor {
@@ -42,15 +24,13 @@ fn with_monitor<T>(arguments: &Arguments, work: impl FnOnce(&Monitor<'_>) -> T) 
     })
 }
 
-fn run_cloud(words: &[String]) -> Result<ExitCode, Error> {
-    let valued = [&SOLVER[..], &["--add-capacity", "--planned-model"]].concat();
-    let arguments = Arguments::parse(words, &valued, &FLAGS)?;
-    arguments.required("--add-capacity")?;
-    let capacity = arguments.number("--add-capacity", 0.0, 1e-9)?;
-    let options = options(&arguments)?;
+/// Plans where to add compute.
+pub fn cloud(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let capacity = arguments.number("--add-capacity", 1e-9)?;
+    let options = options(arguments)?;
     let model = files::model(arguments.required("--model")?)?;
-    let plan = with_monitor(&arguments, |monitor| {
-        cloud::plan(&model, capacity, &options, monitor)
+    let plan = with_monitor(arguments, |monitor| {
+        te::plan::cloud::plan(&model, capacity, &options, monitor)
     })?;
     let text = result(&plan.model, &plan.solution, |w| {
         w.name("uniform").number(plan.uniform).line();
@@ -65,19 +45,17 @@ fn run_cloud(words: &[String]) -> Result<ExitCode, Error> {
             }
         });
     })?;
-    finish(&arguments, &plan.model, &text)
+    finish(arguments, &plan.model, &text)
 }
 
-fn run_placement(words: &[String]) -> Result<ExitCode, Error> {
-    let valued = [&SOLVER[..], &["--new-sites", "--planned-model"]].concat();
-    let flags = [&FLAGS[..], &["--ignore-capacity"]].concat();
-    let arguments = Arguments::parse(words, &valued, &flags)?;
-    let options = options(&arguments)?;
+/// Plans where to deploy VNFs anew.
+pub fn placement(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let options = options(arguments)?;
     let model = files::model(arguments.required("--model")?)?;
     let new_sites = new_sites(&model, arguments.required("--new-sites")?)?;
     let capacitated = !arguments.flag("--ignore-capacity");
-    let plan = with_monitor(&arguments, |monitor| {
-        placement::plan(&model, &new_sites, capacitated, &options, monitor)
+    let plan = with_monitor(arguments, |monitor| {
+        te::plan::placement::plan(&model, &new_sites, capacitated, &options, monitor)
     })?;
     let text = result(&plan.model, &plan.solution, |w| {
         w.name("before").number(plan.before).line();
@@ -93,7 +71,7 @@ fn run_placement(words: &[String]) -> Result<ExitCode, Error> {
             }
         });
     })?;
-    finish(&arguments, &plan.model, &text)
+    finish(arguments, &plan.model, &text)
 }
 
 /// `vnf=N,vnf=N`, or `*=N` for all.
@@ -145,9 +123,9 @@ fn result(
 }
 
 fn finish(arguments: &Arguments, model: &Model, text: &str) -> Result<ExitCode, Error> {
-    if let Some(path) = arguments.get("--planned-model") {
+    if let Some(path) = arguments.given("--planned-model") {
         files::write(Some(path), &model.to_json())?;
     }
-    files::write(arguments.get("-o"), text)?;
+    files::write(arguments.given("-o"), text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -11,7 +11,6 @@ use te::series::{self, Matrix};
 use crate::arguments::Arguments;
 use crate::files;
 use crate::progress::{Printer, interrupt};
-use crate::solve::is_quiet;
 
 /// Reads the matrices of a comma-separated list of files.
 pub fn matrices(list: &str, model: &Model) -> Result<Vec<Matrix>, InputError> {
@@ -34,8 +33,10 @@ pub fn solve(
     options: &lp::Options,
 ) -> Result<ExitCode, Error> {
     let matrices = matrices(arguments.required("--demands")?, model)?;
-    let max_change = arguments.number("--max-change", 0.0, 0.0)?;
-    let printer = Printer::new(is_quiet(arguments));
+    let max_change = arguments
+        .optional_number("--max-change", 0.0)?
+        .unwrap_or(0.0);
+    let printer = Printer::new(arguments.is_quiet());
     let flag = interrupt();
     let report = |progress: &lp::Progress| printer.report(progress);
     let monitor = Monitor {
@@ -43,6 +44,6 @@ pub fn solve(
         interrupt: Some(&flag),
     };
     let solved = series::solve(model, &matrices, max_change, options, &monitor)?;
-    files::write(arguments.get("-o"), &series::to_json(model, &solved))?;
+    files::write(arguments.given("-o"), &series::to_json(model, &solved))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -19,7 +19,7 @@ use te::error::{Error, InputError, Reason};
 use te::online::Worker;
 
 use crate::arguments::Arguments;
-use crate::solve::{FLAGS, SOLVER, options};
+use crate::solve::options;
 use bus::Bus;
 
 /// How often a worker says that it lives, as every agent does.
@@ -48,19 +48,17 @@ impl Shared {
 }
 
 /// Serves until the process is told to stop. A bus that is away is waited for.
-pub fn run(words: &[String]) -> Result<ExitCode, Error> {
-    let valued = [&SOLVER[..], &["--credentials", "--name"]].concat();
-    let arguments = Arguments::parse(words, &valued, &FLAGS)?;
-    let options = options(&arguments)?;
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let options = options(arguments)?;
     let failed = |message: String| {
         Error::Input(InputError::new("", Reason::Unreadable, message).in_source("serve"))
     };
-    let path = arguments.get("--credentials");
+    let path = arguments.given("--credentials");
     let path = path.ok_or_else(|| {
         failed("--credentials FILE is needed: the site writes optimiser.default.json".into())
     })?;
     let name = arguments
-        .get("--name")
+        .given("--name")
         .map_or_else(|| format!("te-{}", std::process::id()), str::to_owned);
     let credentials = bus::Credentials::read(path)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -69,7 +67,7 @@ pub fn run(words: &[String]) -> Result<ExitCode, Error> {
         .build()
         .map_err(|e| failed(format!("cannot start: {e}")))?;
     runtime
-        .block_on(serve(credentials, &name, options))
+        .block_on(serve(credentials, &name, options, arguments.is_quiet()))
         .map_err(failed)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -78,13 +76,16 @@ async fn serve(
     credentials: bus::Credentials,
     name: &str,
     options: te::lp::Options,
+    quiet: bool,
 ) -> Result<(), String> {
     let bus = Bus::connect(credentials, name).await?;
     let shared = Arc::new(Shared::new(name));
     let follower = tokio::spawn(follow::forever(bus.clone(), Arc::clone(&shared)));
     let mut requests = bus.requests().await?;
     let mut beat = tokio::time::interval(BEAT);
-    eprintln!("switchboard-te: {name} serves te.route, te.moves and te.status");
+    if !quiet {
+        eprintln!("switchboard-te: {name} serves te.route, te.moves and te.status");
+    }
     loop {
         tokio::select! {
             request = requests.next() => match request {

@@ -15,19 +15,6 @@ use crate::files;
 use crate::progress::{Printer, interrupt};
 use crate::{series, survive};
 
-/// Options of everything that solves.
-pub const SOLVER: [&str; 6] = [
-    "--model",
-    "--gap",
-    "--time-limit",
-    "--threads",
-    "--seed",
-    "-o",
-];
-
-/// Flags of everything that solves.
-pub const FLAGS: [&str; 2] = ["-q", "--quiet"];
-
 /// The objectives by name.
 pub const OBJECTIVES: [(&str, Objective); 3] = [
     ("throughput", Objective::Throughput),
@@ -54,26 +41,14 @@ const ALGORITHMS: [(&str, Algorithm); 6] = [
 ];
 
 /// Solves a model and writes the result.
-pub fn run(words: &[String]) -> Result<ExitCode, Error> {
-    let own = [
-        "--algorithm",
-        "--objective",
-        "--survive",
-        "--demands",
-        "--max-change",
-    ];
-    let arguments = Arguments::parse(words, &[&SOLVER[..], &own].concat(), &FLAGS)?;
-    let options = options(&arguments)?;
-    if let Some(beyond) = beyond_one_state(&arguments)? {
+pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let options = options(arguments)?;
+    if let Some(beyond) = beyond_one_state(arguments)? {
         let model = files::model(arguments.required("--model")?)?;
-        return beyond(&arguments, &model, &options);
+        return beyond(arguments, &model, &options);
     }
-    let objective = arguments.choice("--objective", Objective::Throughput, &OBJECTIVES)?;
-    let algorithm = arguments.choice(
-        "--algorithm",
-        Algorithm::Heuristic(Heuristic::Dp),
-        &ALGORITHMS,
-    )?;
+    let objective = arguments.choice("--objective", &OBJECTIVES)?;
+    let algorithm = arguments.choice("--algorithm", &ALGORITHMS)?;
     let model = files::model(arguments.required("--model")?)?;
     let instance = Instance::new(&model, demand(objective))?;
     let solution = match algorithm {
@@ -81,7 +56,7 @@ pub fn run(words: &[String]) -> Result<ExitCode, Error> {
             heuristic::solve(&model, &instance, heuristic, objective)?
         }
         Algorithm::Exact => {
-            let printer = Printer::new(is_quiet(&arguments));
+            let printer = Printer::new(arguments.is_quiet());
             let flag = interrupt();
             let report = |progress: &lp::Progress| printer.report(progress);
             let monitor = Monitor {
@@ -92,7 +67,7 @@ pub fn run(words: &[String]) -> Result<ExitCode, Error> {
         }
     };
     files::write(
-        arguments.get("-o"),
+        arguments.given("-o"),
         &te::result::to_json(&model, &instance, &solution),
     )?;
     Ok(ExitCode::SUCCESS)
@@ -106,9 +81,9 @@ fn beyond_one_state(arguments: &Arguments) -> Result<Option<Beyond>, InputError>
         Err(InputError::new(option, Reason::Contradiction, message).in_source("command line"))
     };
     let (option, solve): (&str, Beyond) =
-        match (arguments.get("--survive"), arguments.get("--demands")) {
+        match (arguments.given("--survive"), arguments.given("--demands")) {
             (None, None) => {
-                return if arguments.get("--max-change").is_some() {
+                return if arguments.given("--max-change").is_some() {
                     refuse(
                         "--max-change",
                         "bounds the change between matrices; give --demands too",
@@ -123,30 +98,27 @@ fn beyond_one_state(arguments: &Arguments) -> Result<Option<Beyond>, InputError>
             (Some(_), None) => ("--survive", survive::solve),
             (None, Some(_)) => ("--demands", series::solve),
         };
-    let exact = matches!(
-        arguments.choice("--algorithm", Algorithm::Exact, &ALGORITHMS)?,
-        Algorithm::Exact
-    );
-    if !exact || arguments.choice("--objective", Objective::Scale, &OBJECTIVES)? != Objective::Scale
+    let algorithm = arguments.optional_choice("--algorithm", &ALGORITHMS)?;
+    let objective = arguments.optional_choice("--objective", &OBJECTIVES)?;
+    if !matches!(algorithm, None | Some(Algorithm::Exact))
+        || !matches!(objective, None | Some(Objective::Scale))
     {
         return refuse(option, "works with --algorithm lp --objective scale");
     }
     Ok(Some(solve))
 }
 
-/// Whether progress is to be silent.
-pub fn is_quiet(arguments: &Arguments) -> bool {
-    FLAGS.iter().any(|f| arguments.flag(f))
-}
-
 /// The exact solver's options. The seed is accepted for symmetry: no algorithm draws random numbers.
 pub fn options(arguments: &Arguments) -> Result<lp::Options, Error> {
-    arguments.count("--seed", 1, 0)?;
-    let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
+    arguments.optional_count("--seed", 0)?;
+    let threads = match arguments.optional_count("--threads", 1)? {
+        Some(threads) => threads.min(64) as usize,
+        None => std::thread::available_parallelism().map_or(1, |n| n.get().min(64)),
+    };
     Ok(lp::Options {
-        gap: arguments.number("--gap", 1e-4, 1e-9)?,
-        time_limit: Duration::from_secs_f64(arguments.number("--time-limit", 60.0, 0.0)?.min(1e9)),
-        threads: arguments.count("--threads", cores, 1)?.min(64) as usize,
+        gap: arguments.number("--gap", 1e-9)?,
+        time_limit: Duration::from_secs_f64(arguments.number("--time-limit", 0.0)?.min(1e9)),
+        threads,
     })
 }
 

@@ -11,7 +11,6 @@ use te::survive::Against;
 use crate::arguments::Arguments;
 use crate::files;
 use crate::progress::{Printer, interrupt};
-use crate::solve::is_quiet;
 
 /// Routes that survive any single failure, with the backup routes of each.
 pub fn solve(
@@ -20,9 +19,9 @@ pub fn solve(
     options: &lp::Options,
 ) -> Result<ExitCode, Error> {
     let choices = [("link", Against::Links), ("site", Against::Sites)];
-    let against = arguments.choice("--survive", Against::Links, &choices)?;
+    let against = arguments.choice("--survive", &choices)?;
     let instance = Instance::new(model, Demand::Full)?;
-    let printer = Printer::new(is_quiet(arguments));
+    let printer = Printer::new(arguments.is_quiet());
     let flag = interrupt();
     let report = |progress: &lp::Progress| printer.report(progress);
     let monitor = Monitor {
@@ -31,6 +30,6 @@ pub fn solve(
     };
     let plan = te::survive::solve(model, &instance, against, options, &monitor)?;
     let text = te::survive::to_json(model, &instance, against, &plan);
-    files::write(arguments.get("-o"), &text)?;
+    files::write(arguments.given("-o"), &text)?;
     Ok(ExitCode::SUCCESS)
 }
