@@ -135,18 +135,6 @@ func (l *laboratory) remove(t *testing.T, c chainSpec) {
 	l.must(t, "delete", "chain", c.name, "--customer", c.customer, "--wait=false", "--ignore-not-found")
 }
 
-// drops are the forwarders' drop counters, for the log of a test that lost packets.
-func (l *laboratory) drops(t *testing.T) string {
-	t.Helper()
-	var text strings.Builder
-	for _, resource := range l.list(t, "site", "", "") {
-		for _, forwarder := range resource.GetSite().GetStatus().GetForwarders() {
-			fmt.Fprintf(&text, "%s: %v\n", resource.GetMetadata().GetName(), forwarder.Drops)
-		}
-	}
-	return text.String()
-}
-
 // routes are the active routes of a chain.
 func (l *laboratory) routes(t *testing.T, c chainSpec) []*api.RouteStatus {
 	t.Helper()

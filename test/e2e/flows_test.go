@@ -59,6 +59,9 @@ type flows struct {
 	stop context.CancelFunc
 	// heldUp is the longest that a sleeping goroutine was woken too late, in nanoseconds: what the machine adds to waits.
 	heldUp atomic.Int64
+	// lost is what was lost, and sentAgain how many segments were, before the last look.
+	lost      losses
+	sentAgain uint32
 }
 
 // watchMachine notes how late this process is woken.
@@ -78,7 +81,7 @@ const beat = 20 * time.Millisecond
 func startFlows(t *testing.T, l *laboratory, machine string, server netip.AddrPort, count int) *flows {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &flows{stop: cancel}
+	f := &flows{stop: cancel, lost: l.losses(t)}
 	go f.watchMachine(ctx)
 	t.Cleanup(func() { f.end() })
 	for range count {
@@ -146,14 +149,17 @@ func (f *flows) longest() time.Duration {
 	return time.Duration(longest)
 }
 
-// checkStall fails the test where a connection waited too long since the last look, and says whether packets were lost.
+// checkStall fails the test where a connection waited too long since the last look, and says what was lost or late.
 func (f *flows) checkStall(t *testing.T, l *laboratory) {
 	t.Helper()
-	longest := f.longest()
+	longest, sentAgain := f.longest(), f.retransmissions(t)
 	t.Logf("longest wait: %s; the machine held this process up for %s", longest, time.Duration(f.heldUp.Swap(0)))
 	if longest > longestStall {
-		t.Errorf("a connection waited %s for an answer; %d segments were sent again; dropped:\n%s", longest, f.retransmissions(t), l.drops(t))
+		time.Sleep(time.Second) // what forwarders tell is up to a second old
+		t.Errorf("a connection waited %s for an answer; %d segments were sent again; meanwhile:\n%s", longest, sentAgain-f.sentAgain,
+			l.losses(t).since(f.lost))
 	}
+	f.lost, f.sentAgain = l.losses(t), sentAgain
 }
 
 // retransmissions is how many segments the clients sent again (TCP_INFO).

@@ -17,11 +17,11 @@ func TestPingPassesAChainThatApplyMade(t *testing.T) {
 	l := useLaboratory(t)
 	c := chainSpec{name: "thin", customer: "acme", edge: "office-lan", match: `{destinationPrefixes: ["2001:db8:ffff::/48"], protocols: [icmpv6]}`, vnfs: []string{"west"}}
 	l.activate(t, c)
-	before := l.drops(t)
+	before := l.losses(t)
 	output := l.mustRun(t, "acme-host", "ping", "-c", "3", "-i", "0.2", "-W", "2", wwwIPv6)
 	if !strings.Contains(output, " 0% packet loss") {
 		time.Sleep(2 * time.Second) // forwarders report once a second
-		t.Errorf("%s\ndropped before:\n%s\nand after:\n%s", output, before, l.drops(t))
+		t.Errorf("%s\nlost meanwhile:\n%s", output, l.losses(t).since(before))
 	}
 	l.remove(t, c)
 	eventually(t, activation, func() error {

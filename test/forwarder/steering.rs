@@ -232,6 +232,26 @@ fn a_draining_attachment_keeps_its_flows_and_gets_no_new_ones() {
 }
 
 #[test]
+fn packets_that_nobody_takes_in_time_are_counted() {
+    if !isolated("packets_that_nobody_takes_in_time_are_counted") {
+        return;
+    }
+    let site = Site::start(usual());
+    assert!(ping("office", "-c 3 203.0.113.2"));
+    let east = site.forwarders[0].id();
+    network::run(&format!("kill -STOP {east}"));
+    // More than the kernel keeps for a port.
+    let lost = ping("office", "-q -c 20000 -l 20000 -s 1400 -W 1 203.0.113.2");
+    network::run(&format!("kill -CONT {east}"));
+    assert!(!lost, "nobody forwards");
+    eventually("the loss is counted", || {
+        let lost = status("east").drops.get("port_overrun").copied();
+        lost.is_some_and(|count| (1_000..20_000).contains(&count))
+    });
+    assert!(ping("office", "-c 3 203.0.113.2"));
+}
+
+#[test]
 fn a_forwarder_that_is_killed_forwards_again_at_once_while_the_bus_is_away() {
     if !isolated("a_forwarder_that_is_killed_forwards_again_at_once_while_the_bus_is_away") {
         return;

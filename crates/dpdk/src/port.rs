@@ -18,6 +18,7 @@ unsafe extern "C" {
         port: *mut u16,
     ) -> c_int;
     fn sb_port_close(port: u16) -> c_int;
+    fn sb_port_missed(port: u16) -> u64;
     fn sb_port_mac(port: u16, mac: *mut u8) -> c_int;
     fn sb_receive(port: u16, queue: u16, mbufs: *mut *mut RawMbuf, count: u16) -> u16;
     fn sb_send(port: u16, queue: u16, mbufs: *mut *mut RawMbuf, count: u16) -> u16;
@@ -88,6 +89,7 @@ impl Port {
             .map(|queue| Queue {
                 port: number,
                 queue,
+                missed: 0,
             })
             .collect();
         Ok((Port { number, mac }, queues))
@@ -120,9 +122,23 @@ impl Port {
 pub struct Queue {
     port: u16,
     queue: u16,
+    /// What the device had missed at the last look.
+    missed: u64,
 }
 
 impl Queue {
+    /// Packets that the device has dropped since the last call because its ring was full; a port's first queue says so for
+    /// all of them.
+    pub fn overruns(&mut self) -> u64 {
+        if self.queue != 0 {
+            return 0;
+        }
+        // SAFETY: the port is open as long as its queues are.
+        let missed = unsafe { sb_port_missed(self.port) };
+        let before = std::mem::replace(&mut self.missed, missed);
+        missed.saturating_sub(before)
+    }
+
     /// Receives up to a burst of packets behind those in `packets`; returns how many.
     #[inline]
     pub fn receive(&mut self, packets: &mut Vec<Mbuf>) -> usize {

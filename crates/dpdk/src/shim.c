@@ -113,6 +113,12 @@ int sb_port_close(uint16_t port) {
 	return error;
 }
 
+/* Packets that the device dropped since it started because nobody had taken earlier ones out of its ring. */
+uint64_t sb_port_missed(uint16_t port) {
+	struct rte_eth_stats stats;
+	return rte_eth_stats_get(port, &stats) ? 0 : stats.imissed;
+}
+
 int sb_port_mac(uint16_t port, uint8_t mac[6]) {
 	struct rte_ether_addr address;
 	int error = rte_eth_macaddr_get(port, &address);

@@ -78,6 +78,8 @@ named! {
         NoHeadroom = "no_headroom",
         /// The port did not take the packet.
         PortFull = "port_full",
+        /// The port's receive queue was full: packets came faster than they were taken.
+        PortOverrun = "port_overrun",
         /// No buffer was free for a received packet, an answer or a fragment.
         NoBuffer = "no_buffer",
         /// A frame that a buffer cannot hold.
@@ -212,6 +214,11 @@ impl Counters {
             Reason::Parse(error) => self.parse_errors[error as usize] += 1,
             Reason::Drop(drop) => self.drops[drop as usize] += 1,
         }
+    }
+
+    /// Counts packets that were lost before they could be read.
+    pub fn lost(&mut self, drop: Drop, packets: u64) {
+        self.drops[drop as usize] += packets;
     }
 
     /// Counts what is no drop.

@@ -18,6 +18,16 @@ pub enum Queue {
     Socket(Socket),
 }
 
+impl Queue {
+    /// Packets lost since the last call because the port's receive queue was full.
+    pub fn overruns(&mut self) -> u64 {
+        match self {
+            Queue::Device(queue) => queue.overruns(),
+            Queue::Socket(socket) => socket.overruns(),
+        }
+    }
+}
+
 /// The ports of a forwarder.
 pub struct Ports {
     pool: Pool,

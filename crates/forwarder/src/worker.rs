@@ -5,7 +5,7 @@ mod transfer;
 use crate::announce;
 use crate::capture::Capture;
 use crate::clock;
-use crate::counters::Counters;
+use crate::counters::{Counters, Drop};
 use crate::pipeline::{Output, Pipeline};
 use crate::ports::Queue;
 use crate::probe;
@@ -274,9 +274,7 @@ impl Worker {
             };
             frames.clear();
             for _ in sent..count {
-                self.pipeline
-                    .counters
-                    .drop(crate::counters::Drop::PortFull.into());
+                self.pipeline.counters.drop(Drop::PortFull.into());
             }
         }
     }
@@ -340,6 +338,7 @@ impl Worker {
         closing: &[String],
     ) -> Vec<Queue> {
         let mut queues = HashMap::new();
+        self.count_overruns();
         for port in self.ports.drain(..) {
             queues.extend(port.queue.map(|queue| (port.name.clone(), queue)));
             self.former.insert(port.name, port.count);
@@ -369,7 +368,15 @@ impl Worker {
         given_up
     }
 
-    fn report(&self) -> Report {
+    /// Counts what was lost because it was not received in time.
+    fn count_overruns(&mut self) {
+        let queues = self.ports.iter_mut().filter_map(|port| port.queue.as_mut());
+        let lost = queues.map(Queue::overruns).sum();
+        self.pipeline.counters.lost(Drop::PortOverrun, lost);
+    }
+
+    fn report(&mut self) -> Report {
+        self.count_overruns();
         let ports = self
             .ports
             .iter()

@@ -117,6 +117,7 @@ struct Status<'a> {
     dropped_truncated: u64,
     dropped_no_link: u64,
     send_failures: u64,
+    dropped_overrun: u64,
 }
 
 /// The file the counters are written to.
@@ -143,7 +144,12 @@ impl StatusFile {
         self.pending.then_some(self.written_at + STATUS_INTERVAL)
     }
 
-    fn write(&mut self, now: u64, network: &Network, sockets: &[PacketSocket]) -> io::Result<()> {
+    fn write(
+        &mut self,
+        now: u64,
+        network: &Network,
+        sockets: &mut [PacketSocket],
+    ) -> io::Result<()> {
         let (Some(path), Some(due)) = (&self.path, self.due()) else {
             return Ok(());
         };
@@ -158,6 +164,7 @@ impl StatusFile {
             dropped_truncated: network.dropped_truncated,
             dropped_no_link: network.dropped_no_link,
             send_failures: sockets.iter().map(|socket| socket.send_failures).sum(),
+            dropped_overrun: sockets.iter_mut().map(PacketSocket::overruns).sum(),
         };
         let unfinished = format!("{path}.new");
         fs::write(&unfinished, serde_json::to_vec(&status)?)?;

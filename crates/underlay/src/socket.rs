@@ -19,6 +19,7 @@ pub struct PacketSocket {
     buffers: Vec<u8>,
     /// Frames the kernel did not take.
     pub send_failures: u64,
+    overruns: u64,
 }
 
 impl PacketSocket {
@@ -48,6 +49,7 @@ impl PacketSocket {
             descriptor,
             buffers: vec![0; BATCH * FRAME_SIZE],
             send_failures: 0,
+            overruns: 0,
         };
         socket.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         socket.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, SOCKET_BUFFER)?;
@@ -99,6 +101,26 @@ impl PacketSocket {
             )
         })
         .map(drop)
+    }
+
+    /// Frames that the kernel has dropped because the socket's queue was full.
+    pub fn overruns(&mut self) -> u64 {
+        // SAFETY: tpacket_stats is plain data for which zeroes are valid.
+        let mut statistics: libc::tpacket_stats = unsafe { mem::zeroed() };
+        let mut length = mem::size_of_val(&statistics) as libc::socklen_t;
+        // SAFETY: `statistics` outlives the call and its size is given.
+        let result = check(unsafe {
+            libc::getsockopt(
+                self.descriptor.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut statistics).cast(),
+                &raw mut length,
+            )
+        });
+        // The kernel counts anew after each look.
+        self.overruns += result.map_or(0, |_| u64::from(statistics.tp_drops));
+        self.overruns
     }
 
     /// Hands up to a batch of waiting frames to `receive`; returns their number.
