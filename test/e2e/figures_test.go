@@ -159,27 +159,33 @@ func (l *laboratory) roundTrip(t *testing.T, machine, address string) float64 {
 	return medians[len(medians)/2]
 }
 
-// throughput is the median of five transfers of three seconds, in Mbit/s.
+// throughput is the median of five transfers, in Mbit/s.
 func (l *laboratory) throughput(t *testing.T, from, to, address string) float64 {
 	t.Helper()
 	var rates []float64
 	for range 5 {
-		l.mustRun(t, to, "iperf3", "--server", "--one-off", "--daemon", "--port", "5201")
-		output := l.mustRun(t, from, "iperf3", "--client", address, "--time", "3", "--omit", "1", "--json")
-		var report struct {
-			End struct {
-				Received struct {
-					Rate float64 `json:"bits_per_second"`
-				} `json:"sum_received"`
-			} `json:"end"`
-		}
-		if err := json.Unmarshal([]byte(output), &report); err != nil {
-			t.Fatalf("iperf3: %v in %s", err, output)
-		}
-		rates = append(rates, report.End.Received.Rate/1e6)
+		rates = append(rates, l.transfer(t, from, to, address))
 	}
 	slices.Sort(rates)
 	return rates[len(rates)/2]
+}
+
+// transfer is what TCP carries in three seconds, in Mbit/s.
+func (l *laboratory) transfer(t *testing.T, from, to, address string) float64 {
+	t.Helper()
+	l.mustRun(t, to, "iperf3", "--server", "--one-off", "--daemon", "--port", "5201")
+	output := l.mustRun(t, from, "iperf3", "--client", address, "--time", "3", "--omit", "1", "--json")
+	var report struct {
+		End struct {
+			Received struct {
+				Rate float64 `json:"bits_per_second"`
+			} `json:"sum_received"`
+		} `json:"end"`
+	}
+	if err := json.Unmarshal([]byte(output), &report); err != nil {
+		t.Fatalf("iperf3: %v in %s", err, output)
+	}
+	return report.End.Received.Rate / 1e6
 }
 
 func commit() string {

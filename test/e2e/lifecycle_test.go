@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,56 +39,52 @@ metadata: {name: a-b}
 spec: {from: a, to: b, latencyMs: 2, bandwidthMbps: 100}
 `
 
-func smallLaboratoryFile(t *testing.T, root, name string) string {
+// smallLab is a laboratory of two sites that is not up yet, with its file. Whatever of it is up goes down when the test ends.
+func smallLab(t *testing.T, name string) (l *laboratory, file string) {
 	t.Helper()
-	file := filepath.Join(root, name+".yaml")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(smallLaboratory, "NAME", name)), 0o644); err != nil {
+	l = &laboratory{name: fmt.Sprintf("e2e-%d-%s", os.Getpid(), name), root: t.TempDir(), program: require(t)}
+	file = filepath.Join(l.root, "laboratory.yaml")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(smallLaboratory, "NAME", l.name)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return file
+	t.Cleanup(func() { l.must(t, "lab", "down", "--lab", l.name); checkNoTrace(t, l) })
+	return l, file
 }
 
 // TestLabUpMayBeInterrupted kills `lab up` after ever longer times; `lab down` then removes everything, whatever was
 // there.
 func TestLabUpMayBeInterrupted(t *testing.T) {
-	program := require(t)
-	root := t.TempDir()
-	file := smallLaboratoryFile(t, root, "e2e-cut")
-	l := &laboratory{name: "e2e-cut", root: root, program: program}
+	l, file := smallLab(t, "cut")
 	for _, after := range []time.Duration{5, 20, 50, 100, 200, 400, 800} {
-		up := exec.Command(program, "lab", "up", "--state", root, "-f", file)
+		up := exec.Command(l.program, "lab", "up", "--state", l.root, "-f", file)
 		if err := up.Start(); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(after * time.Millisecond)
 		_ = up.Process.Kill()
 		_ = up.Wait()
-		l.must(t, "lab", "down", "--lab", "e2e-cut")
+		l.must(t, "lab", "down", "--lab", l.name)
 		checkNoTrace(t, l)
 	}
 }
 
 // TestLabUpRepairs: a second `lab up` brings back what is missing and leaves the rest alone.
 func TestLabUpRepairs(t *testing.T) {
-	program := require(t)
-	root := t.TempDir()
-	file := smallLaboratoryFile(t, root, "e2e-fix")
-	l := &laboratory{name: "e2e-fix", root: root, program: program}
-	t.Cleanup(func() { l.must(t, "lab", "down", "--lab", "e2e-fix"); checkNoTrace(t, l) })
+	l, file := smallLab(t, "fix")
 	l.must(t, "lab", "up", "-f", file)
 	before := l.record(t, "site-b")
-	supervisor, err := os.ReadFile(filepath.Join(root, l.name, "supervisor.lock"))
+	supervisor, err := os.ReadFile(filepath.Join(l.root, l.name, "supervisor.lock"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := exec.Command("kill", "-9", strings.TrimSpace(string(supervisor))).Run(); err != nil {
 		t.Fatal(err)
 	}
-	if output, err := exec.Command("ip", "netns", "del", "e2e-fix.host").CombinedOutput(); err != nil {
+	if output, err := exec.Command("ip", "netns", "del", l.name+".host").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
 	l.must(t, "lab", "up", "-f", file)
-	if !hostnet.NamespaceExists("e2e-fix.host") {
+	if !hostnet.NamespaceExists(l.name + ".host") {
 		t.Error("the host was not made again")
 	}
 	if after := l.record(t, "site-b"); after.PID != before.PID {
@@ -97,18 +94,30 @@ func TestLabUpRepairs(t *testing.T) {
 
 // TestLaboratoriesRunSideBySide: taking one down leaves another, whose name begins with its name, alone.
 func TestLaboratoriesRunSideBySide(t *testing.T) {
-	program := require(t)
-	root := t.TempDir()
-	labs := []*laboratory{}
-	for _, name := range []string{"e2e-one", "e2e-one-more"} {
-		l := &laboratory{name: name, root: root, program: program}
-		t.Cleanup(func() { l.must(t, "lab", "down", "--lab", name) })
-		l.must(t, "lab", "up", "-f", smallLaboratoryFile(t, root, name))
-		labs = append(labs, l)
+	one, oneFile := smallLab(t, "one")
+	more, moreFile := smallLab(t, "one-more")
+	one.must(t, "lab", "up", "-f", oneFile)
+	more.must(t, "lab", "up", "-f", moreFile)
+	one.must(t, "lab", "down", "--lab", one.name)
+	checkNoTrace(t, one)
+	more.mustRun(t, "a", "ping", "-c", "1", "-W", "2", "198.18.1.2")
+}
+
+// TestUnderlayHasTheLatencyAndRateOfTheFile: between the two sites they are 2 ms and 100 Mbit/s.
+func TestUnderlayHasTheLatencyAndRateOfTheFile(t *testing.T) {
+	const latency, rate = 2, 100
+	// TCP's share of a frame of 1 514 bytes with time stamps in it, and what else the sites have to say.
+	const share = 1448.0 / 1514
+	l, file := smallLab(t, "line")
+	l.must(t, "lab", "up", "-f", file)
+	if got := l.roundTrip(t, "a", "198.18.1.2"); got < 2*latency || got > 2*(latency+0.3) {
+		t.Errorf("a round trip takes %.2f ms, want %d", got, 2*latency)
 	}
-	labs[0].must(t, "lab", "down", "--lab", labs[0].name)
-	checkNoTrace(t, labs[0])
-	labs[1].mustRun(t, "a", "ping", "-c", "1", "-W", "2", "198.18.1.2")
+	for _, ends := range [][3]string{{"a", "b", "198.18.1.2"}, {"b", "a", "198.18.1.1"}} {
+		if got := l.transfer(t, ends[0], ends[1], ends[2]); got < 0.9*rate*share || got > rate {
+			t.Errorf("from %s to %s pass %.1f Mbit/s, want %.1f", ends[0], ends[1], got, rate*share)
+		}
+	}
 }
 
 // checkNoTrace looks for anything of a laboratory.
