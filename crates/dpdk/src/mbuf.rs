@@ -224,6 +224,13 @@ impl Mbuf {
         true
     }
 
+    /// Identifier of the IEEE 802.1Q tag that the device took out of the frame, if it did.
+    #[inline]
+    pub fn stripped_vlan(&self) -> Option<u16> {
+        self.has_stripped_vlan()
+            .then_some(self.raw().vlan_tci & 0x0fff)
+    }
+
     /// Identifier of the IEEE 802.1Q tag that the device took out of the frame; it forgets it.
     #[inline]
     pub fn take_stripped_vlan(&mut self) -> Option<u16> {

@@ -13,7 +13,8 @@ unsafe extern "C" {
         devargs: *const c_char,
         name: *const c_char,
         pool: *mut c_void,
-        queues: u16,
+        spreading: c_int,
+        queues: *mut u16,
         descriptors: u16,
         port: *mut u16,
     ) -> c_int;
@@ -60,6 +61,30 @@ impl Port {
         queues: u16,
         descriptors: u16,
     ) -> Result<(Port, Vec<Queue>), PortError> {
+        Port::open_as(devargs, pool, false, queues, descriptors)
+    }
+
+    /// The same with up to `queues` pairs of queues: one, unless the device can spread packets over several by their
+    /// addresses and ports, both directions of a connection to the same (symmetric receive side scaling, of the outer headers).
+    ///
+    /// # Errors
+    /// As for [`Port::open`].
+    pub fn open_spread(
+        devargs: &str,
+        pool: &Pool,
+        queues: u16,
+        descriptors: u16,
+    ) -> Result<(Port, Vec<Queue>), PortError> {
+        Port::open_as(devargs, pool, true, queues, descriptors)
+    }
+
+    fn open_as(
+        devargs: &str,
+        pool: &Pool,
+        spreading: bool,
+        mut queues: u16,
+        descriptors: u16,
+    ) -> Result<(Port, Vec<Queue>), PortError> {
         let failed = |number| PortError {
             devargs: devargs.to_string(),
             number,
@@ -68,13 +93,14 @@ impl Port {
         let arguments = CString::new(devargs).map_err(|_| failed(22))?;
         let name = CString::new(name).map_err(|_| failed(22))?;
         let mut number = 0;
-        // SAFETY: the strings and `number` outlive the call; the pool is never freed.
+        // SAFETY: the strings and numbers outlive the call; the pool is never freed.
         let result = unsafe {
             sb_port_open(
                 arguments.as_ptr(),
                 name.as_ptr(),
                 pool.as_ptr(),
-                queues,
+                spreading.into(),
+                &raw mut queues,
                 descriptors,
                 &raw mut number,
             )

@@ -52,14 +52,44 @@ int sb_mbuf_linearize(struct rte_mbuf *mbuf) {
 	return rte_pktmbuf_linearize(mbuf);
 }
 
-static int start(uint16_t port, struct rte_mempool *pool, uint16_t queues, uint16_t descriptors) {
-	struct rte_eth_conf configuration;
+/* What receive side scaling may read: addresses and ports, outer ones. */
+#define SPREAD_BY (RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP)
+/* The longest hash key of a device. */
+#define KEY_LIMIT 64
+
+/* Has the device spread packets over `queues` queues by a hash that is the same for both directions of a connection: a
+ * Toeplitz hash whose key repeats itself every 16 bits (Woo and Park, "Scalable TCP session monitoring with symmetric
+ * receive-side scaling"). Returns how many queues it can have then; 1 when it does not spread. */
+static uint16_t spread(uint16_t port, uint16_t queues, struct rte_eth_conf *configuration, uint8_t key[KEY_LIMIT]) {
+	struct rte_eth_dev_info info;
+	uint16_t limit;
+	int i;
+
+	if (queues < 2 || rte_eth_dev_info_get(port, &info) != 0)
+		return 1;
+	limit = RTE_MIN(info.max_rx_queues, info.max_tx_queues);
+	if (limit < 2 || (info.flow_type_rss_offloads & SPREAD_BY) == 0 || info.hash_key_size > KEY_LIMIT)
+		return 1;
+	for (i = 0; i < KEY_LIMIT; i += 2) {
+		key[i] = 0x6d;
+		key[i + 1] = 0x5a;
+	}
+	configuration->rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+	configuration->rx_adv_conf.rss_conf.rss_hf = info.flow_type_rss_offloads & SPREAD_BY;
+	if (info.hash_key_size > 0) {
+		configuration->rx_adv_conf.rss_conf.rss_key = key;
+		configuration->rx_adv_conf.rss_conf.rss_key_len = info.hash_key_size;
+	}
+	return RTE_MIN(queues, limit);
+}
+
+static int start(uint16_t port, struct rte_mempool *pool, uint16_t queues, uint16_t descriptors,
+		 const struct rte_eth_conf *configuration) {
 	uint16_t receive = descriptors, transmit = descriptors;
 	uint16_t queue;
 	int error;
 
-	memset(&configuration, 0, sizeof(configuration));
-	error = rte_eth_dev_configure(port, queues, queues, &configuration);
+	error = rte_eth_dev_configure(port, queues, queues, configuration);
 	if (error)
 		return error;
 	error = rte_eth_dev_adjust_nb_rx_tx_desc(port, &receive, &transmit);
@@ -81,16 +111,22 @@ static int start(uint16_t port, struct rte_mempool *pool, uint16_t queues, uint1
 	return 0;
 }
 
-/* Probes a device and starts it. `name` is the device's own, the part of devargs before the comma. */
-int sb_port_open(const char *devargs, const char *name, struct rte_mempool *pool, uint16_t queues,
+/* Probes a device and starts it with `*queues` queues, or, if `spreading`, with as many of these as it spreads packets
+ * over by itself, which it says there. `name` is the device's own, the part of devargs before the comma. */
+int sb_port_open(const char *devargs, const char *name, struct rte_mempool *pool, int spreading, uint16_t *queues,
 		 uint16_t descriptors, uint16_t *port) {
+	struct rte_eth_conf configuration;
+	uint8_t key[KEY_LIMIT];
 	int error = rte_dev_probe(devargs);
 	if (error)
 		return error;
 	error = rte_eth_dev_get_port_by_name(name, port);
 	if (error)
 		return error;
-	error = start(*port, pool, queues, descriptors);
+	memset(&configuration, 0, sizeof(configuration));
+	if (spreading)
+		*queues = spread(*port, *queues, &configuration, key);
+	error = start(*port, pool, *queues, descriptors, &configuration);
 	if (error) {
 		struct rte_eth_dev_info info;
 		if (rte_eth_dev_info_get(*port, &info) == 0 && info.device) {

@@ -4,7 +4,7 @@ use crate::arrival::{Accepted, Ingress, edge_error};
 use crate::counters::{Drop, Event, Reason};
 use crate::frame::Frame;
 use crate::neighbours::{self, Waiting, framed};
-use crate::pipeline::{Output, Pipeline};
+use crate::pipeline::{Heard, Output, Pipeline};
 use crate::rules::EdgeHop;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::arp::{Arp, Operation};
@@ -87,9 +87,21 @@ impl<F: Frame> Pipeline<F> {
         Ok(true)
     }
 
-    /// Learns a neighbour's address and sends what waited for it.
+    /// Learns a neighbour's address, sends what waited for it, and has the other workers told.
     fn heard(&mut self, at: Ingress, who: IpAddr, mac: MacAddress, now: u32, out: &mut Output<F>) {
-        for waiting in self.neighbours.learn((at.port, at.vlan, who), mac, now) {
+        let heard = Heard {
+            who: (at.port, at.vlan, who),
+            mac,
+        };
+        if self.sharing.is_some() {
+            out.heard.push(heard);
+        }
+        self.hear(heard, now, out);
+    }
+
+    /// Learns a neighbour's address, also from another worker, and sends what waited for it. `now` is in seconds.
+    pub(crate) fn hear(&mut self, Heard { who, mac }: Heard, now: u32, out: &mut Output<F>) {
+        for waiting in self.neighbours.learn(who, mac, now) {
             match waiting {
                 Waiting::Received(port, mut frame) => {
                     if let Some(destination) = frame.data_mut().first_chunk_mut::<6>() {

@@ -6,17 +6,23 @@
 //!
 //! Packets read ahead whose connections need no decision, and whose way out no question, are sent in runs ([`ahead`]);
 //! any other ends the run, takes its turn, and the next run begins behind it.
+//!
+//! Where there are several workers, a plain packet's home is known as soon as it is read; those of other workers are put
+//! away before the others are looked up.
 
 mod ahead;
+mod at_home;
 
 use crate::arrival::{Arrival, edge_entry};
 use crate::family::Family;
 use crate::frame::Frame;
-use crate::pipeline::{Output, Pipeline};
+use crate::home::Homes;
+use crate::pipeline::{Errand, Output, Pipeline};
 use crate::plain::{Ip, Plain, Remembered, Way};
 use crate::registry::PlaceId;
 use crate::rules::{Hop, Rules};
 use ahead::Runs;
+use at_home::AtHome;
 use flow::{BURST, FETCH, FlowTable, Found, Ipv4Key, Ipv6Key, Lookups};
 use wire::ethernet;
 use wire::steering::Direction;
@@ -58,6 +64,7 @@ pub(crate) struct Burst {
     v6: Connections<Ipv6Key>,
     runs: Runs,
     remembered: Remembered,
+    homes: AtHome,
 }
 
 /// Connections to look up, of one family.
@@ -154,6 +161,7 @@ impl Default for Burst {
             v6: Connections::new(Ipv6Key::new(0, 0, 0, 0, 0, 0)),
             runs: Runs::default(),
             remembered: Remembered::default(),
+            homes: AtHome::default(),
         }
     }
 }
@@ -181,21 +189,35 @@ impl Burst {
         }
     }
 
-    /// Reads the plain packets among some frames, and has their entries come from memory meanwhile.
-    fn read<F: Frame>(&mut self, rules: &Rules, port: usize, frames: &[F], pipeline: &Pipeline<F>) {
+    /// Reads the plain packets among some frames, and has their entries come from memory meanwhile. Where frames are
+    /// shared among workers, those at home elsewhere are left out: columns are of the others alone.
+    fn read<F: Frame, const SHARED: bool>(
+        &mut self,
+        rules: &Rules,
+        port: usize,
+        frames: &[F],
+        pipeline: &Pipeline<F>,
+    ) {
         self.v4.stages.clear();
         self.v4.edges.clear();
         self.v6.stages.clear();
         self.v6.edges.clear();
         self.lanes = [Lane::Long; BURST];
         self.edge_slots = [NO_EDGE; BURST];
+        self.homes.clear();
+        let (homes, own) = match &pipeline.sharing {
+            Some(sharing) if SHARED => sharing.homes(),
+            _ => (Homes::new([0; 16], 1), 0),
+        };
         let Some(mut plain) = Plain::new(rules, port, &mut self.remembered) else {
             return;
         };
-        for (at, frame) in frames.iter().enumerate().take(BURST) {
-            if let Some(next) = frames.get(at + AHEAD) {
+        let mut left = 0;
+        for (position, frame) in frames.iter().enumerate().take(BURST) {
+            if let Some(next) = frames.get(position + AHEAD) {
                 next.prefetch();
             }
+            let at = if SHARED { position - left } else { position };
             if frame.has_stripped_vlan() {
                 continue;
             }
@@ -212,6 +234,13 @@ impl Burst {
                     let Some(ip) = Ip::<u64>::read(bytes) else {
                         continue;
                     };
+                    if SHARED {
+                        let home = homes.of_v4(ip.addresses, ip.ports, ip.protocol);
+                        if !self.homes.note(home, own, position, at) {
+                            left += 1;
+                            continue;
+                        }
+                    }
                     self.shapes[at] = Shape::new(located.offset, ip.length, ip.tcp_flags);
                     if !way.entered() {
                         self.slots[at] = self.v4.stages.push(ip.key(way), at);
@@ -226,6 +255,13 @@ impl Burst {
                     let Some(ip) = Ip::<[u128; 2]>::read(bytes) else {
                         continue;
                     };
+                    if SHARED {
+                        let home = homes.of_v6(ip.addresses, ip.ports, ip.protocol);
+                        if !self.homes.note(home, own, position, at) {
+                            left += 1;
+                            continue;
+                        }
+                    }
                     self.shapes[at] = Shape::new(located.offset, ip.length, ip.tcp_flags);
                     if !way.entered() {
                         self.slots[at] = self.v6.stages.push(ip.key(way), at);
@@ -343,8 +379,36 @@ impl AsOf {
 }
 
 impl<F: Frame> Pipeline<F> {
-    /// Takes frames that arrived at a port, in their order, and empties the list. `now` is in seconds.
+    /// Takes frames that arrived at a port, in their order, and empties the list. Those that are at home with another
+    /// worker are in [`Output::away`] then. `now` is in seconds.
     pub fn process_burst(
+        &mut self,
+        rules: &Rules,
+        port: usize,
+        frames: &mut Vec<F>,
+        now: u32,
+        out: &mut Output<F>,
+    ) {
+        match self.sharing {
+            None => self.process_frames::<false>(rules, port, frames, now, out),
+            Some(_) => self.process_frames::<true>(rules, port, frames, now, out),
+        }
+    }
+
+    /// The same for frames that are at home here, as the worker found that handed them over.
+    pub fn process_handed(
+        &mut self,
+        rules: &Rules,
+        port: usize,
+        frames: &mut Vec<F>,
+        now: u32,
+        out: &mut Output<F>,
+    ) {
+        self.process_frames::<false>(rules, port, frames, now, out);
+    }
+
+    #[inline]
+    fn process_frames<const SHARED: bool>(
         &mut self,
         rules: &Rules,
         port: usize,
@@ -356,33 +420,61 @@ impl<F: Frame> Pipeline<F> {
         let mut frames = frames.drain(..);
         while frames.len() > 0 {
             let count = frames.len().min(BURST);
-            burst.read(rules, port, &frames.as_slice()[..count], self);
-            burst.look_up(rules, self);
-            let as_of = AsOf {
-                changes: self.flow_changes,
-                moves: self.flow_moves,
-            };
-            let mut at = 0;
-            while at < count {
-                let ready = self.prepare(rules, &mut burst, at..count, as_of, now);
-                self.send_prepared(&burst, at, &mut frames, out);
-                at += ready;
-                if at < count
-                    && let Some(frame) = frames.next()
-                {
-                    self.turn(rules, port, as_of, &burst, at, frame, now, out);
-                    at += 1;
-                }
+            burst.read::<F, SHARED>(rules, port, &frames.as_slice()[..count], self);
+            if SHARED && burst.homes.some_away() {
+                let mut staying = std::mem::take(&mut self.staying);
+                let received = frames.by_ref().take(count);
+                burst
+                    .homes
+                    .part(port, received, &mut staying, &mut out.away);
+                let (count, mut here) = (staying.len(), staying.drain(..));
+                self.go_through::<SHARED>(rules, port, &mut burst, count, &mut here, now, out);
+                drop(here);
+                self.staying = staying;
+            } else {
+                self.go_through::<SHARED>(rules, port, &mut burst, count, &mut frames, now, out);
             }
         }
         self.count_run();
         self.burst = Some(burst);
     }
 
+    /// Looks up and sends the next `count` frames, which were read.
+    #[allow(clippy::too_many_arguments)]
+    #[inline(always)]
+    fn go_through<const SHARED: bool>(
+        &mut self,
+        rules: &Rules,
+        port: usize,
+        burst: &mut Burst,
+        count: usize,
+        frames: &mut impl Iterator<Item = F>,
+        now: u32,
+        out: &mut Output<F>,
+    ) {
+        burst.look_up(rules, self);
+        let as_of = AsOf {
+            changes: self.flow_changes,
+            moves: self.flow_moves,
+        };
+        let mut at = 0;
+        while at < count {
+            let ready = self.prepare(rules, burst, at..count, as_of, now);
+            self.send_prepared(burst, at, frames, out);
+            at += ready;
+            if at < count
+                && let Some(frame) = frames.next()
+            {
+                self.turn::<SHARED>(rules, port, as_of, burst, at, frame, now, out);
+                at += 1;
+            }
+        }
+    }
+
     /// Deals with one packet whose turn it is.
     #[allow(clippy::too_many_arguments)]
     #[inline(never)]
-    fn turn(
+    fn turn<const SHARED: bool>(
         &mut self,
         rules: &Rules,
         port: usize,
@@ -399,6 +491,12 @@ impl<F: Frame> Pipeline<F> {
             }
             Lane::V6 if self.go_in(rules, as_of, burst, &burst.v6, at, &mut frame, now) => {
                 self.go_on(rules, as_of, burst, &burst.v6, at, frame, now, out);
+            }
+            _ if SHARED && !burst.homes.is_here(at) => {
+                let (errand, away) = (Errand::Steer, &mut out.away);
+                if let Some(frame) = self.put_away(rules, port, frame, errand, now, away) {
+                    self.take_in(rules, port, frame, now, out);
+                }
             }
             _ => self.take_in(rules, port, frame, now, out),
         }

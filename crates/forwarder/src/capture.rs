@@ -51,8 +51,8 @@ pub struct Captured {
     pub bytes: Vec<u8>,
 }
 
-/// The worker's end of a capture.
-#[derive(Debug)]
+/// A worker's end of a capture; each worker has one.
+#[derive(Clone, Debug)]
 pub struct Capture {
     filter: Filter,
     snap_length: usize,

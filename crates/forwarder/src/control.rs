@@ -1,27 +1,24 @@
 //! The control side of a forwarder: applies rule sets, reports, traces.
 
 use crate::clock;
-use crate::flow_files::{self, FlowFiles};
-use crate::pipeline::{Pipeline, Settings};
+use crate::flow_files::FlowFiles;
+use crate::pipeline::Settings;
 use crate::ports::{Change, Ports};
 use crate::registry::{PlaceName, Registry};
 use crate::rules::{self, Hop, Place, Rules};
 use crate::trace::Trace;
-use crate::worker::{Command, Commands, Report, Worker};
+use crate::worker::Report;
+use crate::workers::{self, Threads, Workers};
 use contracts::forwarder as contract;
 use dpdk::Pool;
 use prost::Message;
 use std::collections::BTreeMap;
-use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{fs, io, process, thread};
+use std::{fs, io};
 
 const STATE_FILE: &str = "rules.pb";
-/// How long a worker may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Everything a forwarder is, but the bus.
 pub struct Control {
@@ -38,8 +35,10 @@ pub struct Control {
     refused: Option<(u64, String)>,
     incarnation: u64,
     flow_entries_limit: u64,
-    worker: Commands,
-    thread: Option<thread::JoinHandle<()>>,
+    workers: Workers,
+    threads: Threads,
+    /// Decisions that the trace under way wants.
+    trace_limit: usize,
 }
 
 /// Who and where a forwarder is.
@@ -52,37 +51,35 @@ pub struct Identity {
     pub state_directory: Option<PathBuf>,
     /// Where its flow tables lie; in the process's memory when nothing.
     pub flow_directory: Option<PathBuf>,
+    /// How many workers it has.
+    pub workers: usize,
 }
 
 impl Control {
-    /// Starts a worker without rules.
+    /// Starts workers without rules.
     ///
     /// # Errors
-    /// There is no memory for the flow tables, or the thread does not start.
+    /// There are too many, there is no memory for the flow tables, or a thread does not start.
     pub fn start(identity: Identity, pool: Pool, settings: &Settings) -> io::Result<Control> {
         let (files, registry) = match &identity.flow_directory {
             Some(directory) => {
-                let (files, registry) = FlowFiles::open(directory).map_err(|error| {
-                    io::Error::other(format!("{}: {error}", directory.display()))
-                })?;
+                let tables = settings.of_one(identity.workers.max(1));
+                let tables = tables.tables(Rules::empty().timeouts);
+                let (files, registry) =
+                    FlowFiles::open(directory, identity.workers, &tables, clock::seconds())
+                        .map_err(|error| {
+                            io::Error::other(format!("{}: {error}", directory.display()))
+                        })?;
                 (Some(Arc::new(files)), registry)
             }
             None => (None, Registry::default()),
         };
-        let place = files.clone().map_or(flow_files::Place::Process, |files| {
-            flow_files::Place::Files(files, 0)
-        });
-        let pipeline = Pipeline::with_tables(settings, &Rules::empty(), place, clock::seconds())
-            .map_err(io::Error::other)?;
-        let (run, worker) = Worker::new(pool, pipeline)?;
-        let thread = thread::Builder::new()
-            .name("worker-0".to_string())
-            .spawn(move || work(run))?;
+        let (workers, threads) = Workers::start(identity.workers, pool, settings, files.as_ref())?;
         Ok(Control {
             site: identity.site,
             forwarder: identity.forwarder,
             state_directory: identity.state_directory,
-            ports: Ports::new(pool),
+            ports: Ports::new(pool, workers.count()),
             names_kept: registry.hop_count() + registry.place_count(),
             registry,
             files,
@@ -91,8 +88,9 @@ impl Control {
             refused: None,
             incarnation: unix_time().as_nanos() as u64,
             flow_entries_limit: (settings.memory_v4 / 21 + settings.memory_v6 / 42) as u64,
-            worker,
-            thread: Some(thread),
+            workers,
+            threads,
+            trace_limit: 0,
         })
     }
 
@@ -153,19 +151,12 @@ impl Control {
         self.keep_names()?;
         let rules = Arc::new(rules);
         let (closing, closing_ports): (Vec<_>, Vec<_>) = change.closing.into_iter().unzip();
-        let (done, queues) = mpsc::channel();
-        let command = Command::Rules {
+        let given_up = self.workers.change(workers::Change {
             rules: rules.clone(),
+            ports: self.ports.workers(&set.ports),
             opened: change.opened,
             closing,
-            done,
-        };
-        self.worker
-            .send(command)
-            .map_err(|_| "the worker has ended")?;
-        let given_up = queues
-            .recv_timeout(PATIENCE)
-            .map_err(|_| "the worker does not answer")?;
+        })?;
         drop(given_up);
         for port in closing_ports.into_iter().flatten() {
             if let Err(error) = port.close(Vec::new()) {
@@ -225,29 +216,21 @@ impl Control {
     ///
     /// # Errors
     /// Names the field of the request that is wrong.
-    pub fn begin_trace(&self, request: &contract::TraceRequest) -> Result<(), String> {
+    pub fn begin_trace(&mut self, request: &contract::TraceRequest) -> Result<(), String> {
         let trace = Trace::new(request)?;
-        self.worker
-            .send(Command::BeginTrace(trace))
-            .map_err(|_| "the worker has ended".to_string())
+        self.trace_limit = trace.limit();
+        self.workers.begin_trace(&trace)
     }
 
     /// Whether the trace has all it wanted.
     pub fn trace_is_full(&self) -> bool {
-        self.report().is_none_or(|report| report.trace_full)
+        let report = self.workers.report();
+        report.is_none_or(|report| report.traced >= self.trace_limit)
     }
 
     /// Ends the trace and returns its decisions.
     pub fn end_trace(&self) -> Vec<contract::TraceHop> {
-        let (to, from) = mpsc::channel();
-        if self.worker.send(Command::EndTrace(to)).is_err() {
-            return Vec::new();
-        }
-        from.recv_timeout(PATIENCE)
-            .ok()
-            .flatten()
-            .map(Trace::into_hops)
-            .unwrap_or_default()
+        self.workers.end_trace()
     }
 
     /// Takes a probe as if it had come from an edge.
@@ -255,24 +238,12 @@ impl Control {
     /// # Errors
     /// Names the field of the request that is wrong.
     pub fn inject(&self, request: contract::InjectRequest) -> Result<(), String> {
-        let (done, answer) = mpsc::channel();
-        self.worker
-            .send(Command::Inject { request, done })
-            .map_err(|_| "the worker has ended")?;
-        answer
-            .recv_timeout(PATIENCE)
-            .map_err(|_| "the worker does not answer")?
+        self.workers.inject(request)
     }
 
-    fn report(&self) -> Option<Report> {
-        let (to, from) = mpsc::channel();
-        self.worker.send(Command::Report(to)).ok()?;
-        from.recv_timeout(PATIENCE).ok()
-    }
-
-    /// The way to the worker, for captures.
-    pub fn worker(&self) -> Commands {
-        self.worker.clone()
+    /// The ways to the workers, for captures.
+    pub fn workers(&self) -> Workers {
+        self.workers.clone()
     }
 
     /// The rule set in force.
@@ -282,7 +253,7 @@ impl Control {
 
     /// What the forwarder does now.
     pub fn status(&self) -> Option<contract::Status> {
-        let report = self.report()?;
+        let report = self.workers.report()?;
         let (refused_generation, refused) = self.refused.clone().unwrap_or_default();
         let mut status = contract::Status {
             site: self.site.clone(),
@@ -386,20 +357,9 @@ impl Control {
             .ok()
     }
 
-    /// Ends the worker.
-    pub fn stop(mut self) {
-        let _ = self.worker.send(Command::Stop);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Runs a worker. A forwarder that cannot forward ends, so that whoever watches it starts it again.
-fn work(worker: Worker) {
-    if panic::catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
-        eprintln!("switchboard-forwarder: the worker has failed");
-        process::abort();
+    /// Ends the workers.
+    pub fn stop(self) {
+        self.workers.stop(self.threads);
     }
 }
 

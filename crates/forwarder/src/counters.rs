@@ -86,6 +86,8 @@ named! {
         FrameTooLong = "frame_too_long",
         /// Checksums or segments were left to the port in a way that it does not know.
         OffloadUnknown = "offload_unknown",
+        /// The worker that was to have the packet has too many on their way to it.
+        HandoverFull = "handover_full",
     }
 }
 
@@ -118,6 +120,10 @@ named! {
         Fragmented = "fragmented",
         /// A packet was kept until its next hop is known.
         NeighbourWait = "neighbour_wait",
+        /// A packet went to the worker that its connection is at home with.
+        HandedOver = "handed_over",
+        /// A worker did not hear what a neighbour said: too much was on its way to it. It asks itself.
+        NeighbourUntold = "neighbour_untold",
     }
 }
 
@@ -227,6 +233,12 @@ impl Counters {
         self.events[event as usize] += 1;
     }
 
+    /// Counts what is no drop, so many times.
+    #[inline]
+    pub fn events_add(&mut self, event: Event, count: u64) {
+        self.events[event as usize] += count;
+    }
+
     /// The counters of a stage.
     #[inline]
     pub fn stage(&mut self, place: PlaceId, direction: Direction) -> Option<&mut StageCount> {
@@ -239,6 +251,31 @@ impl Counters {
     #[inline]
     pub fn hop(&mut self, hop: crate::registry::HopId) -> Option<&mut HopCount> {
         self.hops.get_mut(hop.index())
+    }
+
+    /// Adds another worker's counters.
+    pub fn add(&mut self, other: &Counters) {
+        let sum = |own: &mut [u64], other: &[u64]| {
+            for (own, other) in own.iter_mut().zip(other) {
+                *own += other;
+            }
+        };
+        sum(&mut self.drops, &other.drops);
+        sum(&mut self.parse_errors, &other.parse_errors);
+        sum(&mut self.events, &other.events);
+        self.reserve(other.stages.len(), other.hops.len());
+        let stages = self.stages.iter_mut().flatten();
+        for (own, other) in stages.zip(other.stages.iter().flatten()) {
+            own.packets += other.packets;
+            own.bytes += other.bytes;
+            own.origin_packets += other.origin_packets;
+            own.origin_bytes += other.origin_bytes;
+            own.new_flows += other.new_flows;
+        }
+        for (own, other) in self.hops.iter_mut().zip(&other.hops) {
+            own.packets += other.packets;
+            own.new_flows += other.new_flows;
+        }
     }
 
     /// What a stage's counters say, forward and reverse.

@@ -7,11 +7,19 @@
 //! |---|---|
 //! | `lock` | nothing; whoever has it locked owns the directory |
 //! | `names.json` | the [`Registry`]: written before a number can be in a table |
-//! | `ipv4.<worker>`, `ipv6.<worker>` | tables ([`flow::FlowTable::create_in`]) |
+//! | `workers.json` | how many workers the tables are of, and the key of their connections' homes ([`crate::home`]) |
+//! | `ipv4.0`, `ipv6.0` | the tables of one worker ([`flow::FlowTable::create_in`]) |
+//! | `ipv4.<worker>-of-<workers>`, `ipv6.…` | the tables of several |
+//!
+//! A forwarder that starts with another number of workers than the one before deals the entries out anew. The tables
+//! before stay until all entries are in the new ones and `workers.json` says so.
+
+mod deal;
 
 use crate::registry::Registry;
 use flow::{Config, ConfigError, FlowKey, FlowTable, Insertion, Verdict};
 use nix::sys::statfs::{FsType, HUGETLBFS_MAGIC, TMPFS_MAGIC, statfs};
+use serde::{Deserialize, Serialize};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -28,16 +36,34 @@ const NAMES_LIMIT: usize = 1 << 15;
 #[derive(Debug)]
 pub struct FlowFiles {
     directory: PathBuf,
+    crew: Crew,
     /// Kept for its lock.
     _lock: File,
 }
 
+/// Whose tables there are.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Crew {
+    /// How many workers.
+    workers: usize,
+    /// Key of [`crate::home::Homes`].
+    key: [u8; 16],
+}
+
 impl FlowFiles {
-    /// Takes a directory, which is made where it does not exist, and reads the names that its tables' numbers have.
+    /// Takes a directory, which is made where it does not exist, and reads the names that its tables' numbers have. Tables
+    /// of another number of workers are dealt out anew, into ones made from `tables` (IPv4 and IPv6). `now` is in seconds.
     ///
     /// # Errors
-    /// It is not on a file system in memory, another process owns it, or it cannot be used.
-    pub fn open(directory: &Path) -> io::Result<(FlowFiles, Registry)> {
+    /// It is not on a file system in memory, another process owns it, it cannot be used, or there is no room for both the
+    /// tables there are and those of this number of workers.
+    pub fn open(
+        directory: &Path,
+        workers: usize,
+        tables: &(Config, Config),
+        now: u32,
+    ) -> io::Result<(FlowFiles, Registry)> {
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -58,12 +84,22 @@ impl FlowFiles {
             }
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        let files = FlowFiles {
+        let mut files = FlowFiles {
             directory: directory.to_path_buf(),
+            crew: Crew {
+                workers,
+                key: tables.0.hash_key,
+            },
             _lock: lock,
         };
         let registry = files.names()?;
+        files.settle(tables, now)?;
         Ok((files, registry))
+    }
+
+    /// Key of the homes that entries are dealt out by.
+    pub fn key(&self) -> [u8; 16] {
+        self.crew.key
     }
 
     /// The names there are. Without any, numbers in tables mean nothing: the tables go.
@@ -149,8 +185,15 @@ impl FlowFiles {
     }
 
     fn path<K: FlowKey>(&self, worker: usize) -> PathBuf {
+        self.path_among::<K>(worker, self.crew.workers)
+    }
+
+    fn path_among<K: FlowKey>(&self, worker: usize, workers: usize) -> PathBuf {
         let family = if size_of::<K>() > 16 { "ipv6" } else { "ipv4" };
-        self.directory.join(format!("{family}.{worker}"))
+        self.directory.join(match workers {
+            1 => format!("{family}.{worker}"),
+            _ => format!("{family}.{worker}-of-{workers}"),
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::registry::PlaceId;
 use foldhash::HashMap;
+use std::hash::Hash;
 use wire::ip::Fragmentation;
 use wire::{Addresses, FiveTuple, IpPacket};
 
@@ -11,19 +12,27 @@ const LIMIT: usize = 8_192;
 const LIFETIME: u32 = 30;
 
 /// Where the fragments were seen, whose they are, and which packet's.
-type Key = (PlaceId, Addresses, u8, u32);
+type Key<P> = (P, Addresses, u8, u32);
 
-/// Ports of packets in fragments.
-#[derive(Debug, Default)]
-pub struct Fragments {
-    ports: HashMap<Key, (u16, u16, u32)>,
+/// Ports of packets in fragments, by where they were seen.
+#[derive(Debug)]
+pub struct Fragments<P = PlaceId> {
+    ports: HashMap<Key<P>, (u16, u16, u32)>,
 }
 
-impl Fragments {
+impl<P> Default for Fragments<P> {
+    fn default() -> Self {
+        Fragments {
+            ports: HashMap::default(),
+        }
+    }
+}
+
+impl<P: Copy + Eq + Hash> Fragments<P> {
     /// The packet's 5-tuple with its ports: its own, or those its first fragment showed at this place (a stage or
     /// an edge, `place`). Nothing for a later fragment whose first is not known. `now` is in seconds.
     #[inline]
-    pub fn tuple(&mut self, place: PlaceId, packet: &IpPacket, now: u32) -> Option<FiveTuple> {
+    pub fn tuple(&mut self, place: P, packet: &IpPacket, now: u32) -> Option<FiveTuple> {
         match packet.fragmentation {
             Fragmentation::Whole => Some(packet.tuple),
             Fragmentation::First { identification } => {
@@ -37,7 +46,7 @@ impl Fragments {
     }
 
     #[cold]
-    fn remember(&mut self, place: PlaceId, packet: &IpPacket, identification: u32, now: u32) {
+    fn remember(&mut self, place: P, packet: &IpPacket, identification: u32, now: u32) {
         if self.ports.len() >= LIMIT {
             self.forget_old(now);
         }
@@ -53,7 +62,7 @@ impl Fragments {
     #[cold]
     fn recall(
         &mut self,
-        place: PlaceId,
+        place: P,
         packet: &IpPacket,
         identification: u32,
         now: u32,

@@ -15,6 +15,12 @@ pub trait Frame: Sized {
     /// Identifier of the tag that the device took out; it forgets it.
     fn take_stripped_vlan(&mut self) -> Option<u16>;
 
+    /// The same, and it keeps it.
+    #[inline]
+    fn stripped_vlan(&self) -> Option<u16> {
+        None
+    }
+
     /// Whether the device took a tag out.
     #[inline]
     fn has_stripped_vlan(&self) -> bool {
@@ -59,6 +65,10 @@ impl Frame for dpdk::Mbuf {
     #[inline]
     fn take_stripped_vlan(&mut self) -> Option<u16> {
         dpdk::Mbuf::take_stripped_vlan(self)
+    }
+    #[inline]
+    fn stripped_vlan(&self) -> Option<u16> {
+        dpdk::Mbuf::stripped_vlan(self)
     }
     #[inline]
     fn has_stripped_vlan(&self) -> bool {

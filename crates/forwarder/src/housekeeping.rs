@@ -61,6 +61,9 @@ impl<F: Frame> Pipeline<F> {
     #[cold]
     fn begin_second(&mut self, rules: &Rules, now: u32, out: &mut Output<F>) {
         self.fragments.forget_old(now);
+        if let Some(sharing) = &mut self.sharing {
+            sharing.forget_old(now);
+        }
         let (questions, given_up) = self.neighbours.tick(now);
         for (key, own, known) in questions {
             if let Some(port) = rules.ports.get(key.0) {
@@ -148,6 +151,16 @@ impl<F: Frame> Pipeline<F> {
 }
 
 impl Settings {
+    /// What one of several workers gets, which share the memory evenly.
+    #[must_use]
+    pub fn of_one(&self, workers: usize) -> Settings {
+        Settings {
+            memory_v4: self.memory_v4 / workers,
+            memory_v6: self.memory_v6 / workers,
+            hash_key: self.hash_key,
+        }
+    }
+
     /// What IPv4 and IPv6 tables are made from.
     pub(crate) fn tables(&self, timeouts: flow::Timeouts) -> (flow::Config, flow::Config) {
         let config = |memory| flow::Config {

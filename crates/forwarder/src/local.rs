@@ -9,7 +9,7 @@
 
 use crate::capture::{Capture, Filter, SNAP_LENGTH, Writer};
 use crate::metrics;
-use crate::worker::{Command, Commands};
+use crate::workers::Workers;
 use contracts::forwarder as contract;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -122,7 +122,7 @@ fn read_target(stream: &mut impl Read) -> io::Result<Option<String>> {
 ///
 /// # Errors
 /// The socket cannot be made, something else is in its place, or the thread does not start.
-pub fn serve_captures(path: &Path, latest: Arc<Latest>, worker: Commands) -> io::Result<()> {
+pub fn serve_captures(path: &Path, latest: Arc<Latest>, workers: Workers) -> io::Result<()> {
     match fs::symlink_metadata(path) {
         Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
         Ok(_) => {
@@ -141,17 +141,17 @@ pub fn serve_captures(path: &Path, latest: Arc<Latest>, worker: Commands) -> io:
         .name("captures".to_string())
         .spawn(move || {
             for stream in listener.incoming().flatten() {
-                let (latest, worker) = (latest.clone(), worker.clone());
+                let (latest, workers) = (latest.clone(), workers.clone());
                 // A client that went away is no matter, nor one that gets no thread.
                 let _ = thread::Builder::new()
                     .name("capture".to_string())
-                    .spawn(move || answer_capture(stream, &latest, &worker));
+                    .spawn(move || answer_capture(stream, &latest, &workers));
             }
         })?;
     Ok(())
 }
 
-fn answer_capture(mut stream: UnixStream, latest: &Latest, worker: &Commands) -> io::Result<()> {
+fn answer_capture(mut stream: UnixStream, latest: &Latest, workers: &Workers) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let Some(target) = read_target(&mut stream)? else {
@@ -161,7 +161,7 @@ fn answer_capture(mut stream: UnixStream, latest: &Latest, worker: &Commands) ->
     match path {
         "/metrics" => write_metrics(&mut stream, latest),
         "/capture" => match Wanted::parse(query) {
-            Ok(wanted) => capture(&mut stream, worker, wanted),
+            Ok(wanted) => capture(&mut stream, workers, wanted),
             Err(problem) => refuse(&mut stream, "400 Bad Request", &problem),
         },
         _ => refuse(&mut stream, "404 Not Found", "GET /metrics or /capture"),
@@ -211,11 +211,13 @@ impl Wanted {
     }
 }
 
-fn capture(stream: &mut UnixStream, worker: &Commands, wanted: Wanted) -> io::Result<()> {
+fn capture(stream: &mut UnixStream, workers: &Workers, wanted: Wanted) -> io::Result<()> {
     let (capture, captures) = Capture::new(wanted.filter, wanted.snap);
-    if worker.send(Command::Capture(capture)).is_err() {
-        return refuse(stream, "503 Service Unavailable", "the worker has ended");
+    if workers.capture(&capture).is_err() {
+        return refuse(stream, "503 Service Unavailable", "a worker has ended");
     }
+    // The workers' ends alone keep it open.
+    drop(capture);
     let mut writer = Writer::new(wanted.snap);
     stream.write_all(
         b"HTTP/1.1 200 OK\r\nContent-Type: application/x-pcapng\r\nConnection: close\r\n\r\n",

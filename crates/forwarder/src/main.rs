@@ -6,6 +6,7 @@ use contracts::forwarder as contract;
 use dpdk::{Environment, Pool};
 use forwarder::bus::Bus;
 use forwarder::control::{Control, Identity};
+use forwarder::home::WORKERS_LIMIT;
 use forwarder::local::{self, Latest};
 use forwarder::pipeline::Settings;
 use futures::StreamExt;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fs, io};
+use std::{fs, io, thread};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -24,6 +25,7 @@ const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARDER
   --status FILE            where the Status goes instead of the bus, each second
   --state-directory DIR    keeps the last rules over a restart
   --flow-directory DIR     on tmpfs or hugetlbfs: keeps connections' choices over a restart, also after a crash
+  --workers N              threads that forward, at most one for each processor (default 1)
   --metrics ADDRESS        where metrics are served over HTTP (default 127.0.0.1:9470; off: nowhere)
   --capture-socket FILE    where captures are served (default: capture.sock in the state directory)
   --memory-mb N            DPDK's memory without huge pages (default 64)
@@ -53,6 +55,7 @@ struct Arguments {
     huge_pages: bool,
     buffers: u32,
     flow_memory_mb: usize,
+    workers: usize,
 }
 
 fn main() -> ExitCode {
@@ -87,6 +90,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         huge_pages: false,
         buffers: 8_192,
         flow_memory_mb: 1024,
+        workers: 1,
     };
     while let Some(word) = words.next() {
         if word == "--huge-pages" {
@@ -112,6 +116,7 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
             "--memory-mb" => arguments.memory_mb = number()?,
             "--buffers" => arguments.buffers = number()?,
             "--flow-memory-mb" => arguments.flow_memory_mb = number()? as usize,
+            "--workers" => arguments.workers = number()? as usize,
             _ => return Err(format!("unknown argument {word:?}")),
         }
     }
@@ -121,7 +126,21 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
     if arguments.credentials.is_none() == arguments.rules.is_none() {
         return Err("give either --credentials or --rules".to_string());
     }
+    check_workers(arguments.workers)?;
     Ok(arguments)
+}
+
+/// A worker polls: two on one processor would only be in each other's way.
+fn check_workers(workers: usize) -> Result<(), String> {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let limit = processors.min(WORKERS_LIMIT);
+    match workers {
+        0 => Err("--workers: 0 forward nothing; give 1 or more".to_string()),
+        _ if workers > limit => Err(format!(
+            "--workers: {workers} are more than the {processors} processors this process may run on; give at most {limit}"
+        )),
+        _ => Ok(()),
+    }
 }
 
 fn run(arguments: Arguments) -> io::Result<()> {
@@ -139,6 +158,7 @@ fn run(arguments: Arguments) -> io::Result<()> {
         forwarder: arguments.name.clone(),
         state_directory: arguments.state_directory.clone(),
         flow_directory: arguments.flow_directory.clone(),
+        workers: arguments.workers,
     };
     let flow_memory = arguments.flow_memory_mb << 20;
     let settings = Settings {
@@ -220,7 +240,7 @@ fn serve_locally(arguments: &Arguments, control: &Control) -> io::Result<Arc<Lat
     }
     let in_state = || Some(arguments.state_directory.as_ref()?.join("capture.sock"));
     if let Some(path) = arguments.capture_socket.clone().or_else(in_state) {
-        let served = local::serve_captures(&path, latest.clone(), control.worker())
+        let served = local::serve_captures(&path, latest.clone(), control.workers())
             .map_err(|error| problem(format!("captures at {}", path.display()), error));
         forgive(served, arguments.capture_socket.is_some())?;
     }
@@ -405,7 +425,7 @@ fn put_status(bus: &Bus, control: &Control, latest: &Latest) {
 
 async fn answer_request(
     bus: &Bus,
-    control: &Control,
+    control: &mut Control,
     request: async_nats::Message,
     pending: &mut Option<PendingTrace>,
 ) {

@@ -1,4 +1,7 @@
-//! Where frames leave the pipeline: lists by port, and frames made here in their turn.
+//! Where frames leave the pipeline: lists by port, frames made here in their turn, and what other workers are to get.
+
+use crate::neighbours;
+use wire::MacAddress;
 
 /// Where frames leave.
 pub struct Output<F> {
@@ -6,6 +9,41 @@ pub struct Output<F> {
     pub ports: Vec<Vec<F>>,
     /// Frames made here (answers, fragments).
     pub made: Vec<Made>,
+    /// Frames that other workers are to deal with; none where there is one worker.
+    pub away: Vec<Away<F>>,
+    /// What neighbours said; nothing where there is one worker.
+    pub heard: Vec<Heard>,
+}
+
+/// What a worker is to do with a frame that another one received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// Steer it: its connection is at home there.
+    Steer,
+    /// Find out which connection a fragment belongs to.
+    Join,
+}
+
+/// A frame that another worker is to deal with.
+#[derive(Debug)]
+pub struct Away<F> {
+    /// The worker.
+    pub worker: usize,
+    /// What it is to do.
+    pub errand: Errand,
+    /// The port the frame arrived at, position in the rules.
+    pub port: usize,
+    /// The frame, as it arrived.
+    pub frame: F,
+}
+
+/// What a neighbour said of its Ethernet address: all workers are to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Which neighbour, its port as a position in the rules.
+    pub who: neighbours::Key,
+    /// Its address.
+    pub mac: MacAddress,
 }
 
 /// A frame made here.
@@ -24,6 +62,8 @@ impl<F> Default for Output<F> {
         Output {
             ports: Vec::new(),
             made: Vec::new(),
+            away: Vec::new(),
+            heard: Vec::new(),
         }
     }
 }

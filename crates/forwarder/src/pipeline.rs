@@ -8,9 +8,10 @@ use crate::family::{Family, Key, key};
 use crate::flow_files::Place;
 use crate::fragments::Fragments;
 use crate::frame::Frame;
+use crate::home::Sharing;
 use crate::housekeeping::Housekeeping;
 use crate::neighbours::{Neighbours, Waiting};
-pub use crate::output::{Made, Output};
+pub use crate::output::{Away, Errand, Heard, Made, Output};
 use crate::registry::{HopId, PlaceId};
 use crate::rules::{Hop, Rules};
 use crate::trace::Trace;
@@ -31,6 +32,10 @@ pub struct Pipeline<F> {
     pub(crate) place: Place,
     pub(crate) neighbours: Neighbours<Waiting<F>>,
     pub(crate) fragments: Fragments,
+    /// Nothing where there is one worker.
+    pub(crate) sharing: Option<Box<Sharing>>,
+    /// Frames of a burst that are at home here; empty between bursts.
+    pub(crate) staying: Vec<F>,
     /// What happened so far.
     pub counters: Counters,
     /// A trace under way.
@@ -98,6 +103,8 @@ impl<F: Frame> Pipeline<F> {
             place,
             neighbours: Neighbours::default(),
             fragments: Fragments::default(),
+            sharing: None,
+            staying: Vec::new(),
             counters: Counters::default(),
             trace: None,
             hash: ConnectionHash::new(rules.selection_seed),
@@ -137,6 +144,12 @@ impl<F: Frame> Pipeline<F> {
             .iter()
             .map(|port| new.ports.iter().position(|other| other.name == port.name))
             .collect();
+        let stay = |(position, to): (usize, &Option<usize>)| *to == Some(position);
+        if let Some(sharing) = &mut self.sharing
+            && !moved.iter().enumerate().all(stay)
+        {
+            sharing.forget_ports();
+        }
         let lost = self.neighbours.move_ports(&moved, Waiting::by);
         for _ in 0..lost {
             self.counters.drop(Drop::HopGone.into());
@@ -157,7 +170,7 @@ impl<F: Frame> Pipeline<F> {
         (self.v4.len() + self.v6.len()) as u64
     }
 
-    /// Takes one frame that arrived at a port. `now` is in seconds.
+    /// Takes one frame that arrived at a port and, where there are several workers, is at home here. `now` is in seconds.
     #[inline]
     pub fn process(&mut self, rules: &Rules, port: usize, frame: F, now: u32, out: &mut Output<F>) {
         self.take_in(rules, port, frame, now, out);

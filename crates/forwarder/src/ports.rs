@@ -1,5 +1,9 @@
-//! Opening and closing ports as rule sets name them.
+//! Opening and closing ports as rule sets name them, and dealing their queues out to workers.
+//!
+//! A packet socket can have a sibling for each worker, and a device that spreads packets by itself a queue; any other device
+//! has one queue, which belongs to one worker, a different one for each port in turn.
 
+use crate::handover::PortWorkers;
 use contracts::forwarder::{self as contract, port::Device};
 use dpdk::{Pool, Port};
 use packet_socket::{Socket, interface_index};
@@ -31,7 +35,10 @@ impl Queue {
 /// The ports of a forwarder.
 pub struct Ports {
     pool: Pool,
+    workers: usize,
     open: HashMap<String, OpenPort>,
+    /// Numbers that ports have for ever, by name.
+    numbers: HashMap<String, u32>,
     /// Numbers the virtual devices, which DPDK wants named apart.
     opened: u64,
 }
@@ -41,6 +48,8 @@ struct OpenPort {
     /// What the system calls the interface now; another number is another interface.
     interface_index: Option<u32>,
     port: Option<Opened>,
+    /// Workers that have a queue of it.
+    workers: Vec<usize>,
     error: String,
 }
 
@@ -62,8 +71,8 @@ impl Opened {
 /// What a change of ports comes to.
 #[derive(Default)]
 pub struct Change {
-    /// Queues that were opened, by port name.
-    pub opened: Vec<(String, Queue)>,
+    /// Queues that were opened, by port name, and the workers that get them.
+    pub opened: Vec<(String, usize, Queue)>,
     /// Ports whose queues must come back, and the devices to close then.
     pub closing: Vec<(String, Option<Port>)>,
 }
@@ -76,11 +85,13 @@ impl Change {
 }
 
 impl Ports {
-    /// No ports yet; they will receive into buffers of this pool.
-    pub fn new(pool: Pool) -> Ports {
+    /// No ports yet; they will receive into buffers of this pool, for so many workers.
+    pub fn new(pool: Pool, workers: usize) -> Ports {
         Ports {
             pool,
+            workers,
             open: HashMap::new(),
+            numbers: HashMap::new(),
             opened: 0,
         }
     }
@@ -108,42 +119,68 @@ impl Ports {
                 .get(&port.name)
                 .is_none_or(|open| open.port.is_none())
             {
-                let queue = self.open_one(&port.name, device);
-                change
-                    .opened
-                    .extend(queue.map(|queue| (port.name.clone(), queue)));
+                let opened = self.open_one(&port.name, device);
+                change.opened.extend(opened);
             }
         }
         change
     }
 
-    fn open_one(&mut self, name: &str, device: &Device) -> Option<Queue> {
+    fn open_one(&mut self, name: &str, device: &Device) -> Vec<(String, usize, Queue)> {
         self.opened += 1;
-        let (port, queue, error) = match self.open_device(device) {
-            Ok((port, queue)) => (Some(port), Some(queue), String::new()),
-            Err(error) => (None, None, error),
+        let (port, queues, error) = match self.open_device(device) {
+            Ok((port, queues)) => (Some(port), queues, String::new()),
+            Err(error) => (None, Vec::new(), error),
         };
+        let first = match queues.len() {
+            1 => self.opened as usize,
+            _ => 0,
+        };
+        let workers = (0..queues.len()).map(|queue| (first + queue) % self.workers);
+        let workers: Vec<usize> = workers.collect();
         let open = OpenPort {
             device: device.clone(),
             interface_index: index(device),
             port,
+            workers: workers.clone(),
             error,
         };
         self.open.insert(name.to_string(), open);
-        queue
+        let dealt = workers.into_iter().zip(queues);
+        dealt
+            .map(|(worker, queue)| (name.to_string(), worker, queue))
+            .collect()
     }
 
-    fn open_device(&self, device: &Device) -> Result<(Opened, Queue), String> {
+    fn open_device(&self, device: &Device) -> Result<(Opened, Vec<Queue>), String> {
         if let Device::AfPacket(interface) = device {
-            let socket = Socket::open(interface).map_err(|error| error.to_string())?;
-            let mac = socket.interface().mac;
-            return Ok((Opened::Socket(mac), Queue::Socket(socket)));
+            let sockets = Socket::open_group(interface, self.workers);
+            let sockets = sockets.map_err(|error| error.to_string())?;
+            let mac = sockets.first().map(|socket| socket.interface().mac);
+            let queues = sockets.into_iter().map(Queue::Socket).collect();
+            return Ok((Opened::Socket(mac.unwrap_or_default()), queues));
         }
-        let (port, mut queues) =
-            Port::open(&devargs(device, self.opened), &self.pool, 1, DESCRIPTORS)
+        let devargs = devargs(device, self.opened);
+        let (port, queues) =
+            Port::open_spread(&devargs, &self.pool, self.workers as u16, DESCRIPTORS)
                 .map_err(|error| error.to_string())?;
-        let queue = queues.pop().ok_or("the device has no queue")?;
-        Ok((Opened::Device(port), Queue::Device(queue)))
+        let queues = queues.into_iter().map(Queue::Device).collect();
+        Ok((Opened::Device(port), queues))
+    }
+
+    /// Who has a queue of each listed port.
+    pub fn workers(&mut self, wanted: &[contract::Port]) -> Vec<PortWorkers> {
+        let mut all = Vec::with_capacity(wanted.len());
+        for port in wanted {
+            let next = self.numbers.len() as u32;
+            let number = *self.numbers.entry(port.name.clone()).or_insert(next);
+            let open = self.open.get(&port.name);
+            all.push(PortWorkers {
+                number,
+                workers: open.map(|open| open.workers.clone()).unwrap_or_default(),
+            });
+        }
+        all
     }
 
     /// Ethernet addresses of the listed ports; zero for those that are down.

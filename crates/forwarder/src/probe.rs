@@ -5,7 +5,7 @@
 //! this rests while no such trace is under way.
 
 use crate::frame::Frame;
-use crate::pipeline::{Output, Pipeline};
+use crate::pipeline::{Errand, Output, Pipeline};
 use crate::rules::{Hop, Rules};
 use crate::trace::Trace;
 use contracts::forwarder as contract;
@@ -22,13 +22,15 @@ impl<F: Frame> Pipeline<F> {
         self.trace.as_ref().is_some_and(Trace::follows_probe)
     }
 
-    /// Takes the probes out of the frames of a port, and steers them one by one.
+    /// Takes the probes out of the frames of a port, and steers them one by one, those at home with another worker there.
+    /// `handed` says that the frames come from another worker, which found them at home here.
     #[cold]
     pub fn follow_probes(
         &mut self,
         rules: &Rules,
         port: usize,
         frames: &mut Vec<F>,
+        handed: bool,
         now: u32,
         out: &mut Output<F>,
     ) {
@@ -42,7 +44,13 @@ impl<F: Frame> Pipeline<F> {
             .partition::<Vec<F>, _>(|frame| is_probe(frame, &self.trace));
         *frames = others;
         for probe in probes {
-            self.follow_probe(rules, port, probe, now, out);
+            let probe = match handed {
+                true => Some(probe),
+                false => self.put_away(rules, port, probe, Errand::Steer, now, &mut out.away),
+            };
+            if let Some(probe) = probe {
+                self.follow_probe(rules, port, probe, now, out);
+            }
         }
     }
 

@@ -17,7 +17,7 @@ pub struct Filter {
 }
 
 /// A trace under way.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Trace {
     filter: Filter,
     customer: String,
@@ -148,6 +148,11 @@ impl Trace {
     /// Whether it has all it wanted.
     pub fn is_full(&self) -> bool {
         self.hops.len() >= self.limit
+    }
+
+    /// How many decisions it wants.
+    pub fn limit(&self) -> usize {
+        self.limit
     }
 
     /// The decisions, in order.

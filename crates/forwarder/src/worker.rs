@@ -1,117 +1,34 @@
 //! One worker: a thread that moves packets between ports, and nothing else.
+//!
+//! Where there are several, each has its own queues of ports, flow tables, copy of the rules and counters; what is not its own
+//! goes through [`crate::handover`].
 
+mod command;
 mod transfer;
+
+pub use command::{Command, Commands, NewRules, PortCount, Report, WorkerEnded};
 
 use crate::announce;
 use crate::capture::Capture;
 use crate::clock;
-use crate::counters::{Counters, Drop};
-use crate::pipeline::{Output, Pipeline};
+use crate::counters::Drop;
+use crate::handover::{Bell, Handover, PortWorkers};
+use crate::pipeline::{Errand, Output, Pipeline};
 use crate::ports::Queue;
 use crate::probe;
-use crate::registry::{HopId, PlaceId};
 use crate::rules::Rules;
 use crate::trace::Trace;
 use contracts::forwarder as contract;
 use dpdk::{Mbuf, Pool};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 use std::time::Duration;
 use transfer::Transfer;
-
-/// What the control thread asks of a worker.
-pub enum Command {
-    /// New rules, with the queues that were opened for them and the names of those to give back.
-    Rules {
-        /// The rules.
-        rules: Arc<Rules>,
-        /// Queues of newly opened ports.
-        opened: Vec<(String, Queue)>,
-        /// Ports to give up.
-        closing: Vec<String>,
-        /// Gets the queues given up, once no packet follows the old rules.
-        done: Sender<Vec<Queue>>,
-    },
-    /// Tell what happened so far.
-    Report(Sender<Report>),
-    /// Begin a trace; another one under way ends.
-    BeginTrace(Trace),
-    /// End the trace and hand it over.
-    EndTrace(Sender<Option<Trace>>),
-    /// Take a probe as if it had come from an edge; its trace must be under way.
-    Inject {
-        /// What was asked for.
-        request: contract::InjectRequest,
-        /// Gets why it cannot be.
-        done: Sender<Result<(), String>>,
-    },
-    /// Begin a capture; another one under way ends.
-    Capture(Capture),
-    /// End the thread.
-    Stop,
-}
-
-/// There is no worker any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkerEnded;
-
-/// The control thread's way to a worker; wakes it when it sleeps.
-#[derive(Clone)]
-pub struct Commands {
-    sender: Sender<Command>,
-    wake: Arc<EventFd>,
-}
-
-impl Commands {
-    /// Sends a command.
-    ///
-    /// # Errors
-    /// The worker has ended.
-    pub fn send(&self, command: Command) -> Result<(), WorkerEnded> {
-        self.sender.send(command).map_err(|_| WorkerEnded)?;
-        // A full counter wakes too.
-        let _ = self.wake.write(1);
-        Ok(())
-    }
-}
-
-/// What a worker has done so far.
-#[derive(Debug)]
-pub struct Report {
-    /// Packets by what happened to them.
-    pub counters: Counters,
-    /// Connections in the tables.
-    pub flow_entries: u64,
-    /// Entries that use each hop.
-    pub hop_flows: HashMap<HopId, u64>,
-    /// Entries of each place.
-    pub place_flows: HashMap<PlaceId, u64>,
-    /// Packets and bytes of each port.
-    pub ports: HashMap<String, PortCount>,
-    /// Whether the trace has all it wanted.
-    pub trace_full: bool,
-}
-
-/// Packets and bytes of a port.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PortCount {
-    /// Packets received.
-    pub received_packets: u64,
-    /// Bytes received.
-    pub received_bytes: u64,
-    /// Packets sent.
-    pub sent_packets: u64,
-    /// Bytes sent.
-    pub sent_bytes: u64,
-    /// Packets the device did not take.
-    pub send_failures: u64,
-}
 
 struct WorkerPort {
     name: String,
@@ -124,6 +41,8 @@ pub struct Worker {
     pipeline: Pipeline<Mbuf>,
     rules: Arc<Rules>,
     ports: Vec<WorkerPort>,
+    /// Ways to the other workers, if there are any.
+    handover: Option<Handover<Mbuf>>,
     /// Counters of ports that are not in the rules now.
     former: HashMap<String, PortCount>,
     transfer: Transfer,
@@ -134,7 +53,7 @@ pub struct Worker {
     /// A capture under way, or one whose reader has gone since the last look.
     capture: Option<Capture>,
     commands: Receiver<Command>,
-    wake: Arc<EventFd>,
+    bell: Arc<Bell>,
 }
 
 /// Empty rounds before sleeping. Where every port can wake the worker it waits for them; where some must be polled it
@@ -153,28 +72,35 @@ const LONGEST_WAIT: u16 = 500;
 const COMMAND_ROUNDS: u32 = 64;
 
 impl Worker {
-    /// A worker without ports, and the way to it.
+    /// A worker without ports, and the way to it. With `handover` it is one of several, and its pipeline knows that
+    /// ([`Pipeline::share`]).
     ///
     /// # Errors
     /// The system has no descriptor left.
-    pub fn new(pool: Pool, pipeline: Pipeline<Mbuf>) -> io::Result<(Worker, Commands)> {
+    pub fn new(
+        pool: Pool,
+        pipeline: Pipeline<Mbuf>,
+        handover: Option<Handover<Mbuf>>,
+    ) -> io::Result<(Worker, Commands)> {
         let (sender, commands) = mpsc::channel();
-        let wake = Arc::new(EventFd::from_flags(
-            EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC,
-        )?);
+        let bell = match &handover {
+            Some(handover) => handover.bell(),
+            None => Arc::new(Bell::new()?),
+        };
         let worker = Worker {
             pipeline,
             rules: Arc::new(Rules::empty()),
             ports: Vec::new(),
+            handover,
             former: HashMap::new(),
             transfer: Transfer::new(pool),
             injected: Vec::new(),
             announced: Vec::new(),
             capture: None,
             commands,
-            wake: wake.clone(),
+            bell: bell.clone(),
         };
-        Ok((worker, Commands { sender, wake }))
+        Ok((worker, Commands { sender, bell }))
     }
 
     /// Moves packets until told to stop.
@@ -189,14 +115,16 @@ impl Worker {
                 return;
             }
             let now = clock::seconds();
-            for (port, frame) in std::mem::take(&mut self.injected) {
-                self.pipeline
-                    .follow_probe(&self.rules, port, frame, now, &mut output);
+            if !self.injected.is_empty() {
+                self.take_injected(now, &mut output);
             }
             for (port, frame) in self.announced.drain(..) {
                 output.make(port, frame);
             }
-            let received = self.round(now, &mut burst, &mut output);
+            let mut received = self.round(now, &mut burst, &mut output);
+            if let Some(handover) = &mut self.handover {
+                received += handover.take(&mut self.pipeline, &self.rules, now, &mut output);
+            }
             let busy = self
                 .pipeline
                 .tick(&self.rules, now, received == 0, &mut output);
@@ -206,6 +134,18 @@ impl Worker {
             } else if !busy {
                 idle = idle.saturating_add(1);
                 self.rest(idle);
+            }
+        }
+    }
+
+    #[cold]
+    fn take_injected(&mut self, now: u32, output: &mut Output<Mbuf>) {
+        for (port, frame) in std::mem::take(&mut self.injected) {
+            let (errand, away) = (Errand::Steer, &mut output.away);
+            let pipeline = &mut self.pipeline;
+            let frame = pipeline.put_away(&self.rules, port, frame, errand, now, away);
+            if let Some(frame) = frame {
+                pipeline.follow_probe(&self.rules, port, frame, now, output);
             }
         }
     }
@@ -234,7 +174,7 @@ impl Worker {
             }
             if self.pipeline.follows_probe() {
                 self.pipeline
-                    .follow_probes(&self.rules, index, burst, now, output);
+                    .follow_probes(&self.rules, index, burst, false, now, output);
             }
             self.pipeline
                 .process_burst(&self.rules, index, burst, now, output);
@@ -259,24 +199,56 @@ impl Worker {
             if let Some(capture) = &mut self.capture {
                 capture.take(&self.rules, index, true, frames.iter().map(Mbuf::data));
             }
-            let count = frames.len();
-            let bytes: u64 = frames.iter().map(|mbuf| mbuf.data().len() as u64).sum();
-            let port = self.ports.get_mut(index);
-            let sent = match port.and_then(|port| Some((port.queue.as_mut()?, &mut port.count))) {
-                Some((queue, total)) => {
-                    let sent = self.transfer.send(queue, frames);
-                    total.sent_packets += sent as u64;
-                    total.sent_bytes += bytes * sent as u64 / count as u64;
-                    total.send_failures += (count - sent) as u64;
-                    sent
-                }
-                None => 0,
-            };
-            frames.clear();
-            for _ in sent..count {
-                self.pipeline.counters.drop(Drop::PortFull.into());
+            self.send(index, frames);
+        }
+        if self.handover.is_some() {
+            self.hand_over(output);
+        }
+    }
+
+    /// Sends frames by a port, or has a worker send them that has a queue of it.
+    #[inline]
+    fn send(&mut self, index: usize, frames: &mut Vec<Mbuf>) {
+        let port = self.ports.get_mut(index);
+        let own = port.and_then(|port| Some((port.queue.as_mut()?, &mut port.count)));
+        let count = frames.len();
+        let sent = match (own, &mut self.handover) {
+            (Some((queue, total)), _) => {
+                let bytes: u64 = frames.iter().map(|mbuf| mbuf.data().len() as u64).sum();
+                let sent = self.transfer.send(queue, frames);
+                total.sent_packets += sent as u64;
+                total.sent_bytes += bytes * sent as u64 / count as u64;
+                total.send_failures += (count - sent) as u64;
+                sent
+            }
+            (None, Some(handover)) => match handover.leave_to_others(index, frames) {
+                true => count,
+                false => 0,
+            },
+            (None, None) => 0,
+        };
+        frames.clear();
+        for _ in sent..count {
+            self.pipeline.counters.drop(Drop::PortFull.into());
+        }
+    }
+
+    /// Sends what other workers want sent here, and hands over what is theirs.
+    fn hand_over(&mut self, output: &mut Output<Mbuf>) {
+        let Some(mut handover) = self.handover.take() else {
+            return;
+        };
+        handover.put(output);
+        let mut leaving = std::mem::take(&mut handover.leaving);
+        // A queue that was given up since is nobody's: what is for it must not go round.
+        for (index, frames) in leaving.iter_mut().enumerate() {
+            if !frames.is_empty() {
+                self.send(index, frames);
             }
         }
+        handover.leaving = leaving;
+        handover.flush(&mut self.pipeline.counters);
+        self.handover = Some(handover);
     }
 
     /// Carries out the commands that wait; false when the thread is to end.
@@ -284,21 +256,15 @@ impl Worker {
         self.capture.take_if(|capture| capture.is_over());
         loop {
             match self.commands.try_recv() {
-                Ok(Command::Rules {
-                    rules,
-                    opened,
-                    closing,
-                    done,
-                }) => {
-                    let given_up = self.change(rules, opened, &closing);
-                    // Nobody waits for the answer when the control thread has gone.
-                    let _ = done.send(given_up);
-                }
+                Ok(Command::Rules(new)) => self.change(new),
                 Ok(Command::Report(to)) => {
                     let _ = to.send(self.report());
                 }
                 Ok(Command::Capture(capture)) => self.capture = Some(capture),
-                Ok(Command::BeginTrace(trace)) => self.pipeline.trace = Some(trace),
+                Ok(Command::BeginTrace(trace, begun)) => {
+                    self.pipeline.trace = Some(trace);
+                    let _ = begun.send(());
+                }
                 Ok(Command::EndTrace(to)) => {
                     let _ = to.send(self.pipeline.trace.take());
                 }
@@ -330,26 +296,29 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes over rules; returns the queues of ports that are given up.
-    fn change(
-        &mut self,
-        rules: Arc<Rules>,
-        opened: Vec<(String, Queue)>,
-        closing: &[String],
-    ) -> Vec<Queue> {
+    /// Takes over rules, and gives back the queues of ports that are given up.
+    fn change(&mut self, new: NewRules) {
         let mut queues = HashMap::new();
         self.count_overruns();
         for port in self.ports.drain(..) {
             queues.extend(port.queue.map(|queue| (port.name.clone(), queue)));
             self.former.insert(port.name, port.count);
         }
-        let given_up = closing
+        let given_up = new
+            .closing
             .iter()
             .filter_map(|name| queues.remove(name))
             .collect();
-        let new: Vec<String> = opened.iter().map(|(name, _)| name.clone()).collect();
-        self.announced = announce::announcements(&self.rules, &rules, &new);
-        queues.extend(opened);
+        let rules = new.rules;
+        self.announced = match &new.announce {
+            Some(opened) => announce::announcements(&self.rules, &rules, opened),
+            None => Vec::new(),
+        };
+        // A port that is down is told of when it opens.
+        let is_down = |ports: &[PortWorkers], port: usize| ports[port].workers.is_empty();
+        self.announced
+            .retain(|&(port, _)| !is_down(&new.ports, port));
+        queues.extend(new.opened);
         for port in &rules.ports {
             self.ports.push(WorkerPort {
                 name: port.name.clone(),
@@ -357,15 +326,16 @@ impl Worker {
                 count: self.former.remove(&port.name).unwrap_or_default(),
             });
         }
-        // A port that is down is told of when it opens.
-        self.announced
-            .retain(|&(port, _)| self.ports[port].queue.is_some());
+        if let Some(handover) = &mut self.handover {
+            handover.rules_changed(&new.ports);
+        }
         let now = clock::seconds();
         if let Err(error) = self.pipeline.rules_changed(&self.rules, &rules, now) {
             eprintln!("switchboard-forwarder: idle times stay as they were: {error}");
         }
         self.rules = rules;
-        given_up
+        // Nobody waits for the answer when the control thread has gone.
+        let _ = new.done.send(given_up);
     }
 
     /// Counts what was lost because it was not received in time.
@@ -387,7 +357,7 @@ impl Worker {
             hop_flows: self.pipeline.hop_flows.clone(),
             place_flows: self.pipeline.place_flows.clone(),
             ports: ports.collect(),
-            trace_full: self.pipeline.trace.as_ref().is_some_and(Trace::is_full),
+            traced: self.pipeline.trace.as_ref().map_or(0, Trace::hop_count),
         }
     }
 
@@ -413,18 +383,19 @@ impl Worker {
             .all(|port| !matches!(port.queue, Some(Queue::Device(_))))
     }
 
-    /// Sleeps until a port has packets, a command comes, or the clock must go on.
+    /// Sleeps until a port has packets, a command or another worker's frame comes, or the clock must go on.
     fn wait(&self) {
-        let mut descriptors = vec![PollFd::new(self.wake.as_fd(), PollFlags::POLLIN)];
-        for port in &self.ports {
-            if let Some(Queue::Socket(socket)) = &port.queue {
-                descriptors.push(PollFd::new(socket.as_fd(), PollFlags::POLLIN));
+        let handed = || self.handover.as_ref().is_some_and(Handover::has_work);
+        if self.bell.lie_down(handed) {
+            let mut descriptors = vec![PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)];
+            for port in &self.ports {
+                if let Some(Queue::Socket(socket)) = &port.queue {
+                    descriptors.push(PollFd::new(socket.as_fd(), PollFlags::POLLIN));
+                }
             }
+            // An interrupted wait is a short one.
+            let _ = poll(&mut descriptors, PollTimeout::from(LONGEST_WAIT));
         }
-        // An interrupted wait is a short one.
-        if poll(&mut descriptors, PollTimeout::from(LONGEST_WAIT)).is_ok() {
-            // Nothing to read is no harm: commands are looked for anyway.
-            let _ = self.wake.read();
-        }
+        self.bell.get_up();
     }
 }

@@ -122,14 +122,46 @@ impl Socket {
     /// # Errors
     /// There is no such interface, or the process may not (it needs `CAP_NET_RAW`).
     pub fn open(name: &str) -> Result<Socket, OpenError> {
-        let at = |step: &'static str| {
-            let interface = name.to_string();
-            move |source| OpenError {
-                interface,
-                step,
-                source,
-            }
-        };
+        let socket = Socket::unbound(name)?;
+        socket
+            .bind()
+            .map_err(failed(name, "bind the packet socket"))?;
+        Ok(socket)
+    }
+
+    /// Opens several sockets on an interface among which the kernel deals frames out (`PACKET_FANOUT_HASH`): those of both
+    /// directions of a connection, as the outer headers show it, go to the same.
+    ///
+    /// # Errors
+    /// As for [`Socket::open`].
+    pub fn open_group(name: &str, count: usize) -> Result<Vec<Socket>, OpenError> {
+        if count <= 1 {
+            return Ok(vec![Socket::open(name)?]);
+        }
+        let mut group = Vec::with_capacity(count);
+        let mut number = None;
+        for _ in 0..count {
+            let socket = Socket::unbound(name)?;
+            // Bound and not in the group yet, it would get every frame once more.
+            socket.refuse_all().map_err(failed(name, "refuse frames"))?;
+            socket
+                .bind()
+                .map_err(failed(name, "bind the packet socket"))?;
+            number = Some(
+                socket
+                    .join_group(number)
+                    .map_err(failed(name, "share the interface (PACKET_FANOUT)"))?,
+            );
+            group.push(socket);
+        }
+        for socket in &group {
+            socket.accept_all().map_err(failed(name, "accept frames"))?;
+        }
+        Ok(group)
+    }
+
+    fn unbound(name: &str) -> Result<Socket, OpenError> {
+        let at = |step: &'static str| failed(name, step);
         // Protocol 0: nothing is received before the socket is bound.
         // SAFETY: no memory is involved.
         let raw = unsafe {
@@ -172,8 +204,54 @@ impl Socket {
         socket
             .join_everything()
             .map_err(at("receive frames for others"))?;
-        socket.bind().map_err(at("bind the packet socket"))?;
         Ok(socket)
+    }
+
+    /// Joins the group of sockets with a number, or begins one; returns its number.
+    fn join_group(&self, number: Option<u16>) -> io::Result<u16> {
+        let kind = libc::PACKET_FANOUT_HASH
+            | match number {
+                None => libc::PACKET_FANOUT_FLAG_UNIQUEID,
+                Some(_) => 0,
+            };
+        let argument = kind << 16 | u32::from(number.unwrap_or(0));
+        self.set(libc::SOL_PACKET, libc::PACKET_FANOUT, &argument)?;
+        if let Some(number) = number {
+            return Ok(number);
+        }
+        let mut joined = 0u32;
+        let mut length = mem::size_of::<u32>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes, which `joined` has.
+        check(unsafe {
+            libc::getsockopt(
+                self.descriptor.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_FANOUT,
+                ptr::from_mut(&mut joined).cast(),
+                &raw mut length,
+            )
+        })?;
+        Ok(joined as u16)
+    }
+
+    /// Has the kernel drop all frames for this socket.
+    fn refuse_all(&self) -> io::Result<()> {
+        let mut nothing = libc::sock_filter {
+            code: (libc::BPF_RET | libc::BPF_K) as u16,
+            jt: 0,
+            jf: 0,
+            k: 0,
+        };
+        let program = libc::sock_fprog {
+            len: 1,
+            filter: &raw mut nothing,
+        };
+        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+
+    /// Undoes [`Socket::refuse_all`].
+    fn accept_all(&self) -> io::Result<()> {
+        self.set(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
     }
 
     /// The interface as it was when the socket opened.
@@ -367,6 +445,15 @@ impl Socket {
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+}
+
+fn failed(interface: &str, step: &'static str) -> impl FnOnce(io::Error) -> OpenError + use<> {
+    let interface = interface.to_string();
+    move |source| OpenError {
+        interface,
+        step,
+        source,
     }
 }
 

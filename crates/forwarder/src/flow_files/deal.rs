@@ -1,0 +1,195 @@
+//! Dealing flow entries out to another number of workers than wrote them.
+
+use super::{Crew, FlowFiles, file};
+use crate::family::Family;
+use crate::home::Homes;
+use flow::{Config, FlowKey, FlowTable, Insertion, Ipv4Key, Ipv6Key, Verdict};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+use wire::steering::Direction;
+
+const CREW: &str = "workers.json";
+
+impl FlowFiles {
+    /// Sees to it that the tables there are, if any, are those of this number of workers.
+    pub(super) fn settle(&mut self, tables: &(Config, Config), now: u32) -> io::Result<()> {
+        match self.crew_before() {
+            Some(before) if before.workers == self.crew.workers => self.crew.key = before.key,
+            Some(before) => {
+                let lost = self.deal::<Ipv4Key>(before.workers, &tables.0, now)?
+                    + self.deal::<Ipv6Key>(before.workers, &tables.1, now)?;
+                if lost > 0 {
+                    eprintln!(
+                        "switchboard-forwarder: {lost} connections found no room in the tables of {} workers",
+                        self.crew.workers
+                    );
+                }
+            }
+            None => {}
+        }
+        let unfinished = self.directory.join("workers.new");
+        fs::write(&unfinished, serde_json::to_vec(&self.crew)?)?;
+        // From here on the new tables are those that count.
+        fs::rename(&unfinished, self.directory.join(CREW))?;
+        self.remove_others()
+    }
+
+    /// Whose tables there are; nothing when there are none.
+    fn crew_before(&self) -> Option<Crew> {
+        let written = fs::read(self.directory.join(CREW)).ok();
+        let written = written.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        // Forwarders wrote no such file when they had but one worker.
+        let one = self.path_among::<Ipv4Key>(0, 1).exists().then_some(Crew {
+            workers: 1,
+            key: self.crew.key,
+        });
+        written.or(one)
+    }
+
+    /// Copies the entries of all tables before to the tables of their homes; returns how many found no room.
+    fn deal<K: Family>(&self, before: usize, config: &Config, now: u32) -> io::Result<usize> {
+        let mut old = Vec::new();
+        for worker in 0..before {
+            let path = self.path_among::<K>(worker, before);
+            if !path.exists() {
+                continue;
+            }
+            match FlowTable::<K>::reopen(file(&path, false)?) {
+                Ok(table) => old.push(table),
+                Err(error) => eprintln!(
+                    "switchboard-forwarder: {}: its connections choose again: {error}",
+                    path.display()
+                ),
+            }
+        }
+        let timeouts = old
+            .first()
+            .map_or(config.timeouts, |table| table.config().timeouts);
+        let config = Config {
+            timeouts,
+            ..*config
+        };
+        let homes = Homes::new(self.crew.key, self.crew.workers);
+        let mut new = Vec::new();
+        for worker in 0..self.crew.workers {
+            let table = self.create(&self.path::<K>(worker), &config);
+            new.push(table.map_err(io::Error::other)?);
+        }
+        Ok(old
+            .iter_mut()
+            .map(|table| deal_out(table, &mut new, &homes, now))
+            .sum())
+    }
+
+    /// Removes files of other numbers of workers, and what was not finished.
+    fn remove_others(&self) -> io::Result<()> {
+        let mut own: Vec<PathBuf> = Vec::new();
+        for worker in 0..self.crew.workers {
+            own.extend([self.path::<Ipv4Key>(worker), self.path::<Ipv6Key>(worker)]);
+        }
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            let is_table = entry.file_name().to_string_lossy().starts_with("ipv");
+            if is_table && !own.contains(&entry.path()) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Copies a table's entries; returns how many found no room.
+fn deal_out<K: Family + FlowKey>(
+    from: &mut FlowTable<K>,
+    to: &mut [FlowTable<K>],
+    homes: &Homes,
+    now: u32,
+) -> usize {
+    let mut lost = 0;
+    let scan = from.begin_scan();
+    let everything = from.stats().slots.max(1);
+    while from.scan_step(&scan, everything, |visited| {
+        let entry = visited.entry(now);
+        let home = homes.of(&entry.key.tuple(Direction::Forward));
+        lost += usize::from(to[home].import(&entry, now) == Insertion::Full);
+        Verdict::Keep
+    }) {}
+    lost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow_files::Place;
+    use flow::{Hops, Ipv4Table, state};
+    use std::sync::Arc;
+
+    const COUNT: u32 = 5_000;
+
+    fn key(number: u32) -> Ipv4Key {
+        Ipv4Key::new(3, 0x0a00_0000 + number, 0xc000_0201, 17, 4000, 53)
+    }
+
+    fn hops(number: u32) -> Hops {
+        Hops {
+            upstream: 1,
+            downstream: (number % 50) as u16,
+            tag: 0,
+        }
+    }
+
+    fn open(
+        directory: &std::path::Path,
+        workers: usize,
+        secret: u8,
+    ) -> (Arc<FlowFiles>, Vec<Ipv4Table>) {
+        let config = Config::new(8 << 20, [secret; 16]);
+        let tables = (config, config);
+        let (files, _) = FlowFiles::open(directory, workers, &tables, 7).unwrap();
+        let files = Arc::new(files);
+        let table = |worker| {
+            Place::Files(files.clone(), worker)
+                .table(&config, 7)
+                .unwrap()
+        };
+        let all = (0..workers).map(table).collect();
+        (files, all)
+    }
+
+    #[test]
+    fn entries_follow_their_homes_when_the_number_of_workers_changes() {
+        let name = format!("switchboard-deal-{}", std::process::id());
+        let directory = PathBuf::from("/dev/shm").join(name);
+        let (files, mut tables) = open(&directory, 1, 1);
+        files.keep_names(&Default::default()).unwrap();
+        for number in 0..COUNT {
+            let seen = flow::Direction::Forward;
+            let inserted = tables[0].insert(&key(number), hops(number), state::SYN, seen, 7);
+            assert!(matches!(inserted, Insertion::New(_)));
+        }
+        drop((files, tables));
+        // The same number twice: the key stays, whatever secret the process has.
+        for (workers, secret) in [(3, 2), (3, 3), (2, 4), (1, 5)] {
+            let (files, tables) = open(&directory, workers, secret);
+            let homes = Homes::new(files.key(), workers);
+            for number in 0..COUNT {
+                let key = key(number);
+                let home = homes.of(&key.tuple(Direction::Forward));
+                let found = tables[home]
+                    .get(&key)
+                    .expect("it is where it is looked for");
+                assert_eq!(found.hops, hops(number));
+            }
+            let all: usize = tables.iter().map(Ipv4Table::len).sum();
+            assert_eq!(all, COUNT as usize, "{workers} workers");
+            let names = fs::read_dir(&directory).unwrap();
+            let tables = names.filter(|entry| {
+                let name = entry.as_ref().unwrap().file_name();
+                name.to_string_lossy().starts_with("ipv4")
+            });
+            assert_eq!(tables.count(), workers, "no table stays behind");
+        }
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,345 @@
+//! Handing frames over from one worker to another: a ring for each pair of workers, written by one and read by the other.
+//!
+//! Workers share nothing but these rings. A frame goes to another worker for one of two reasons: its connection is at home
+//! there ([`crate::home`]), or the port it leaves by is. Frames go in batches, once in a round, and a frame for which a ring
+//! has no room is dropped and counted (`handover_full`): no worker ever waits for another.
+//!
+//! Ports have other positions in other rules, and workers take over new rules one after the other, so what is in a ring
+//! names its port by a number that never changes.
+
+use crate::counters::{Counters, Drop, Event};
+use crate::frame::Frame;
+use crate::home::WORKERS_LIMIT;
+use crate::output::{Errand, Heard, Output};
+use crate::pipeline::Pipeline;
+use crate::rules::Rules;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use rtrb::{Consumer, Producer, RingBuffer};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+
+/// Items a ring has room for.
+pub const RING: usize = 1_024;
+/// Items taken from a ring in one round at most.
+const BATCH: usize = 64;
+/// Stands for the position of a port that is not in the rules.
+const NOWHERE: u16 = u16::MAX;
+
+/// Wakes a sleeping worker.
+#[derive(Debug)]
+pub struct Bell {
+    asleep: AtomicBool,
+    event: EventFd,
+}
+
+impl Bell {
+    /// A bell of a worker that is awake.
+    ///
+    /// # Errors
+    /// The system has no descriptor left.
+    pub fn new() -> io::Result<Bell> {
+        Ok(Bell {
+            asleep: AtomicBool::new(false),
+            event: EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?,
+        })
+    }
+
+    /// Wakes the worker, or has its next sleep end at once.
+    pub fn ring(&self) {
+        // A full counter wakes too.
+        let _ = self.event.write(1);
+    }
+
+    /// Wakes the worker if it sleeps; a system call only then.
+    fn ring_if_asleep(&self) {
+        // What was put into the ring before is seen by whoever goes to sleep after this.
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) {
+            self.ring();
+        }
+    }
+
+    /// Whether the worker may sleep now: not if `has_work` finds something that came just before.
+    pub fn lie_down(&self, has_work: impl FnOnce() -> bool) -> bool {
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        !has_work()
+    }
+
+    /// Ends a sleep.
+    pub fn get_up(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+        // Nothing to read is no harm: what was rung for is looked for anyway.
+        let _ = self.event.read();
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}
+
+/// The workers that have a queue of a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortWorkers {
+    /// The port's number, whatever its position in the rules.
+    pub number: u32,
+    /// Those that have a queue; none while the port is down.
+    pub workers: Vec<usize>,
+}
+
+/// What one worker hands to another.
+#[derive(Debug)]
+enum Handed<F> {
+    /// A frame that arrived at a port, and what to do with it.
+    Arrived { port: u32, errand: Errand, frame: F },
+    /// A frame to send by a port.
+    Leaving { port: u32, frame: F },
+    /// What a neighbour at a port said.
+    Heard(Box<(u32, Heard)>),
+}
+
+/// The way to another worker.
+struct Line<F> {
+    ring: Producer<Handed<F>>,
+    /// What is put into the ring at the end of the round.
+    waiting: Vec<Handed<F>>,
+    bell: Arc<Bell>,
+}
+
+/// A worker's ways to and from all others.
+pub struct Handover<F> {
+    own: usize,
+    /// By worker; nothing at the own place.
+    lines: Vec<Option<Line<F>>>,
+    from: Vec<Consumer<Handed<F>>>,
+    bell: Arc<Bell>,
+    /// By position in the rules.
+    ports: Vec<PortWorkers>,
+    /// Positions in the rules, by number.
+    positions: Vec<u16>,
+    /// Frames of this round that others received, by position of their port.
+    arrived: Vec<Vec<F>>,
+    /// Frames that others want sent by ports here, by position of the port. The caller empties them.
+    pub leaving: Vec<Vec<F>>,
+}
+
+impl<F: Frame> Handover<F> {
+    /// The ways among so many workers, up to [`WORKERS_LIMIT`]: those of each.
+    ///
+    /// # Errors
+    /// The system has no descriptors left.
+    pub fn among(workers: usize) -> io::Result<Vec<Handover<F>>> {
+        let workers = workers.clamp(1, WORKERS_LIMIT);
+        let mut all = Vec::with_capacity(workers);
+        for own in 0..workers {
+            all.push(Handover {
+                own,
+                lines: Vec::with_capacity(workers),
+                from: Vec::with_capacity(workers - 1),
+                bell: Arc::new(Bell::new()?),
+                ports: Vec::new(),
+                positions: Vec::new(),
+                arrived: Vec::new(),
+                leaving: Vec::new(),
+            });
+        }
+        for from in 0..workers {
+            for to in 0..workers {
+                let line = (from != to).then(|| {
+                    let (ring, other_end) = RingBuffer::new(RING);
+                    all[to].from.push(other_end);
+                    Line {
+                        ring,
+                        waiting: Vec::with_capacity(BATCH),
+                        bell: all[to].bell.clone(),
+                    }
+                });
+                all[from].lines.push(line);
+            }
+        }
+        Ok(all)
+    }
+
+    /// What wakes this worker.
+    pub fn bell(&self) -> Arc<Bell> {
+        self.bell.clone()
+    }
+
+    /// To be called when rules have changed: who has the ports, in the order of the rules.
+    pub fn rules_changed(&mut self, ports: &[PortWorkers]) {
+        let numbers = ports.iter().map(|port| port.number as usize + 1);
+        self.positions = vec![NOWHERE; numbers.max().unwrap_or(0)];
+        for (position, port) in ports.iter().enumerate() {
+            self.positions[port.number as usize] = position as u16;
+        }
+        self.ports = ports.to_vec();
+        self.arrived.resize_with(ports.len(), Vec::new);
+        self.leaving.resize_with(ports.len(), Vec::new);
+    }
+
+    /// Whether something came from others.
+    pub fn has_work(&self) -> bool {
+        self.from.iter().any(|ring| !ring.is_empty())
+    }
+
+    /// Takes what others handed over: steers frames that arrived, and leaves those that are to be sent in
+    /// [`Handover::leaving`]. Returns how much there was. `now` is in seconds.
+    pub fn take(
+        &mut self,
+        pipeline: &mut Pipeline<F>,
+        rules: &Rules,
+        now: u32,
+        out: &mut Output<F>,
+    ) -> usize {
+        let mut total = 0;
+        for at in 0..self.from.len() {
+            let count = self.from[at].slots().min(BATCH);
+            if count == 0 {
+                continue;
+            }
+            total += count;
+            self.take_from(at, count, pipeline, rules, now, out);
+        }
+        for (port, frames) in self.arrived.iter_mut().enumerate() {
+            if frames.is_empty() {
+                continue;
+            }
+            if pipeline.follows_probe() {
+                pipeline.follow_probes(rules, port, frames, true, now, out);
+            }
+            pipeline.process_handed(rules, port, frames, now, out);
+        }
+        total
+    }
+
+    fn take_from(
+        &mut self,
+        at: usize,
+        count: usize,
+        pipeline: &mut Pipeline<F>,
+        rules: &Rules,
+        now: u32,
+        out: &mut Output<F>,
+    ) {
+        let positions = &self.positions;
+        let position = |number: u32| {
+            let position = positions.get(number as usize).copied();
+            position.filter(|&port| port != NOWHERE).map(usize::from)
+        };
+        // There are as many as it said, and nobody else takes any.
+        let Ok(items) = self.from[at].read_chunk(count) else {
+            return;
+        };
+        for item in items {
+            match item {
+                Handed::Arrived {
+                    port,
+                    errand,
+                    frame,
+                } => {
+                    let Some(port) = position(port) else {
+                        pipeline.counters.drop(Drop::PortUnused.into());
+                        continue;
+                    };
+                    let frame = match errand {
+                        Errand::Steer => Some(frame),
+                        Errand::Join => {
+                            pipeline.put_away(rules, port, frame, errand, now, &mut out.away)
+                        }
+                    };
+                    self.arrived[port].extend(frame);
+                }
+                Handed::Leaving { port, frame } => match position(port) {
+                    Some(port) => self.leaving[port].push(frame),
+                    None => pipeline.counters.drop(Drop::PortFull.into()),
+                },
+                Handed::Heard(news) => {
+                    let (port, mut heard) = *news;
+                    if let Some(port) = position(port) {
+                        heard.who.0 = port;
+                        pipeline.hear(heard, now, out);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what is for others out of the pipeline's output.
+    #[inline]
+    pub fn put(&mut self, out: &mut Output<F>) {
+        for away in out.away.drain(..) {
+            let line = self.lines.get_mut(away.worker).and_then(Option::as_mut);
+            if let (Some(line), Some(port)) = (line, self.ports.get(away.port)) {
+                line.waiting.push(Handed::Arrived {
+                    port: port.number,
+                    errand: away.errand,
+                    frame: away.frame,
+                });
+            }
+        }
+        for heard in out.heard.drain(..) {
+            let Some(port) = self.ports.get(heard.who.0) else {
+                continue;
+            };
+            for line in self.lines.iter_mut().flatten() {
+                let news = Box::new((port.number, heard));
+                line.waiting.push(Handed::Heard(news));
+            }
+        }
+    }
+
+    /// Takes frames that are to leave by a port of which this worker has no queue; false, and nothing is taken, when nobody
+    /// has one.
+    pub fn leave_to_others(&mut self, port: usize, frames: &mut Vec<F>) -> bool {
+        let Some(role) = self.ports.get(port).filter(|port| !port.workers.is_empty()) else {
+            return false;
+        };
+        let worker = role.workers[self.own % role.workers.len()];
+        let Some(line) = self.lines.get_mut(worker).and_then(Option::as_mut) else {
+            return false;
+        };
+        line.waiting
+            .extend(frames.drain(..).map(|frame| Handed::Leaving {
+                port: role.number,
+                frame,
+            }));
+        true
+    }
+
+    /// Puts all that waits into the rings. What finds no room is dropped and counted.
+    pub fn flush(&mut self, counters: &mut Counters) {
+        for line in self.lines.iter_mut().flatten() {
+            if !line.waiting.is_empty() {
+                line.flush(counters);
+            }
+        }
+    }
+}
+
+impl<F> Line<F> {
+    fn flush(&mut self, counters: &mut Counters) {
+        let count = self.waiting.len().min(self.ring.slots());
+        if let Ok(room) = self.ring.write_chunk_uninit(count) {
+            let steered = |item: &Handed<F>| matches!(item, Handed::Arrived { .. });
+            let items = self.waiting.drain(..count);
+            counters.events_add(
+                Event::HandedOver,
+                items.as_slice().iter().filter(|item| steered(item)).count() as u64,
+            );
+            room.fill_from_iter(items);
+        }
+        for item in self.waiting.drain(..) {
+            match item {
+                Handed::Arrived { .. } | Handed::Leaving { .. } => {
+                    counters.drop(Drop::HandoverFull.into());
+                }
+                Handed::Heard(_) => counters.event(Event::NeighbourUntold),
+            }
+        }
+        self.bell.ring_if_asleep();
+    }
+}

@@ -1,0 +1,318 @@
+//! Which worker a connection is at home with: the one that has its flow entries, and so steers its packets.
+//!
+//! The home is a keyed hash of the inner 5-tuple that is the same for both directions, and of nothing else: not of rules,
+//! not of where a packet arrived. So every worker knows every connection's home, whatever a card or the kernel made of the
+//! outer headers, and nobody without the key can send all connections to one worker.
+//!
+//! A packet's connection is the one steering finds: of an ICMP error the quoted one, of a later fragment that of the first.
+//! Fragments of one packet can arrive at different workers, so they meet where their addresses and protocol alone lead,
+//! which all of them show. That worker remembers the ports and sends each fragment on to its connection's home.
+
+use crate::fragments::Fragments;
+use crate::frame::Frame;
+use crate::output::{Away, Errand};
+use crate::pipeline::Pipeline;
+use crate::rules::Rules;
+use flow::siphash::SipHash13;
+use wire::ip::Fragmentation;
+use wire::steering::{self, Encoding, SteeringContext};
+use wire::{Addresses, FiveTuple, IpPacket, MacAddress, ethernet, nsh};
+
+/// Workers there can be.
+pub const WORKERS_LIMIT: usize = 64;
+/// An odd number without pattern, from SplitMix64.
+const MIX: u64 = 0xbf58_476d_1ce4_e5b9;
+
+/// The home of every connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Homes {
+    keys: [u64; 2],
+    workers: u32,
+}
+
+impl Homes {
+    /// Homes with so many workers, up to [`WORKERS_LIMIT`]. The key is secret.
+    pub fn new(key: [u8; 16], workers: usize) -> Homes {
+        let sip = SipHash13::new(key);
+        Homes {
+            keys: [1, 2].map(|word| sip.hash_words([word])),
+            workers: workers.clamp(1, WORKERS_LIMIT) as u32,
+        }
+    }
+
+    /// How many workers there are.
+    pub fn workers(&self) -> usize {
+        self.workers as usize
+    }
+
+    /// The worker that a connection is at home with, from 0.
+    pub fn of(&self, tuple: &FiveTuple) -> usize {
+        let ports = u32::from(tuple.source_port) << 16 | u32::from(tuple.destination_port);
+        let home = match tuple.addresses {
+            Addresses::V4 {
+                source,
+                destination,
+            } => {
+                let [source, destination] = [source, destination].map(u32::from_be_bytes);
+                let addresses = u64::from(source) << 32 | u64::from(destination);
+                self.of_v4(addresses, ports, tuple.protocol)
+            }
+            Addresses::V6 {
+                source,
+                destination,
+            } => {
+                let addresses = [source, destination].map(u128::from_be_bytes);
+                self.of_v6(addresses, ports, tuple.protocol)
+            }
+        };
+        home as usize
+    }
+
+    /// The same over IPv4: source and destination address in one word, source and destination port in the other.
+    #[inline(always)]
+    pub(crate) fn of_v4(&self, addresses: u64, ports: u32, protocol: u8) -> u32 {
+        let one = addresses >> 32 << 16 | u64::from(ports >> 16);
+        let other = (addresses & 0xffff_ffff) << 16 | u64::from(ports & 0xffff);
+        self.meet(one, other, protocol)
+    }
+
+    /// The same over IPv6.
+    #[inline(always)]
+    pub(crate) fn of_v6(&self, [one, other]: [u128; 2], ports: u32, protocol: u8) -> u32 {
+        let one = self.fold(one) ^ u64::from(ports >> 16) << 48;
+        let other = self.fold(other) ^ u64::from(ports & 0xffff) << 48;
+        self.meet(one, other, protocol)
+    }
+
+    #[inline(always)]
+    fn fold(&self, address: u128) -> u64 {
+        let (high, low) = ((address >> 64) as u64, address as u64);
+        folded_product(high ^ self.keys[1], low ^ self.keys[0]).rotate_left(21) ^ low
+    }
+
+    /// A product does not tell which end came first.
+    #[inline(always)]
+    fn meet(&self, one: u64, other: u64, protocol: u8) -> u32 {
+        let word = folded_product(one ^ self.keys[0], other ^ self.keys[0]);
+        let word = (word ^ u64::from(protocol) ^ self.keys[1]).wrapping_mul(MIX);
+        (((word >> 32) * u64::from(self.workers)) >> 32) as u32
+    }
+}
+
+#[inline(always)]
+fn folded_product(one: u64, other: u64) -> u64 {
+    let product = u128::from(one) * u128::from(other);
+    (product >> 64) as u64 ^ product as u64
+}
+
+/// What one of several workers knows of the others.
+#[derive(Debug)]
+pub(crate) struct Sharing {
+    homes: Homes,
+    own: u32,
+    fragments: Fragments<Origin>,
+}
+
+impl Sharing {
+    /// The homes and the own number.
+    #[inline(always)]
+    pub(crate) fn homes(&self) -> (Homes, u32) {
+        (self.homes, self.own)
+    }
+
+    /// Forgets fragments that are too old; `now` is in seconds.
+    pub(crate) fn forget_old(&mut self, now: u32) {
+        self.fragments.forget_old(now);
+    }
+
+    /// Where ports have other positions, what was seen at the old ones says nothing.
+    pub(crate) fn forget_ports(&mut self) {
+        self.fragments = Fragments::default();
+    }
+}
+
+/// What fragments of one packet have in common besides the packet's own names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Origin {
+    /// They came with a context: chain, egress, service index, and whether they go in the reverse direction.
+    Context(u32, u32, u8, bool),
+    /// They came from an interface on a port: VLAN and, of VNFs, Ethernet address.
+    Interface(usize, u16, MacAddress),
+}
+
+impl Origin {
+    fn context(context: &SteeringContext) -> Origin {
+        Origin::Context(
+            context.chain.get(),
+            context.egress.get(),
+            context.service_index.get(),
+            context.direction == steering::Direction::Reverse,
+        )
+    }
+}
+
+impl<F: Frame> Pipeline<F> {
+    /// Makes it one of several: it steers only connections that are at home with the worker `own`, and puts frames of all
+    /// others in [`crate::output::Output::away`].
+    pub fn share(&mut self, homes: Homes, own: usize) {
+        self.sharing = (homes.workers() > 1).then(|| {
+            Box::new(Sharing {
+                homes,
+                own: own as u32,
+                fragments: Fragments::default(),
+            })
+        });
+    }
+
+    /// The worker that is to deal with a frame, and what it is to do; nothing when that is this one. A frame that belongs
+    /// to no connection is dealt with where it is. `now` is in seconds.
+    #[cold]
+    pub fn elsewhere(
+        &mut self,
+        rules: &Rules,
+        port: usize,
+        frame: &F,
+        errand: Errand,
+        now: u32,
+    ) -> Option<(usize, Errand)> {
+        let sharing = self.sharing.as_mut()?;
+        let (origin, ip) = connection(rules, port, frame)?;
+        let own = sharing.own as usize;
+        let homes = sharing.homes;
+        let is_fragment = ip.quoted.is_none() && ip.fragmentation != Fragmentation::Whole;
+        if is_fragment && errand == Errand::Steer {
+            let shown = FiveTuple::without_ports(ip.tuple.addresses, ip.tuple.protocol);
+            let meeting = homes.of(&shown);
+            if meeting != own {
+                return Some((meeting, Errand::Join));
+            }
+        }
+        let tuple = match ip.quoted {
+            Some(quoted) => quoted,
+            // Where the first fragment is not known there is nobody who knows more.
+            None => sharing.fragments.tuple(origin, &ip, now)?,
+        };
+        let home = homes.of(&tuple);
+        (home != own).then_some((home, Errand::Steer))
+    }
+
+    /// Takes a frame that another worker handed over, to do what it asked for. `now` is in seconds.
+    pub(crate) fn put_away(
+        &mut self,
+        rules: &Rules,
+        port: usize,
+        frame: F,
+        errand: Errand,
+        now: u32,
+        away: &mut Vec<Away<F>>,
+    ) -> Option<F> {
+        match self.elsewhere(rules, port, &frame, errand, now) {
+            None => Some(frame),
+            Some((worker, errand)) => {
+                away.push(Away {
+                    worker,
+                    errand,
+                    port,
+                    frame,
+                });
+                None
+            }
+        }
+    }
+}
+
+/// The packet that a frame holds, in tunnels the inner one, and where it came from; nothing when steering would find none.
+fn connection<F: Frame>(rules: &Rules, port: usize, frame: &F) -> Option<(Origin, IpPacket)> {
+    let bytes = frame.data();
+    let header = ethernet::Header::parse(bytes).ok()?;
+    let role = rules.ports.get(port)?;
+    let vlan = frame.stripped_vlan().unwrap_or(header.vlan);
+    let payload = bytes.get(header.length..)?;
+    if vlan == 0 && rules.underlay.as_ref().is_some_and(|one| one.port == port) {
+        return in_tunnel(rules, payload);
+    }
+    let mut mac = header.source;
+    match header.ether_type {
+        _ if role.edges.contains_key(&vlan) => mac = MacAddress::default(),
+        ethernet::MPLS if !role.label_aware.is_empty() => {
+            let context = SteeringContext::from_labels(payload).ok()?;
+            let inner = payload.get(2 * wire::mpls::ENTRY_LENGTH..)?;
+            return Some((Origin::context(&context), IpPacket::parse(inner).ok()?));
+        }
+        ethernet::NSH if !role.label_aware.is_empty() => {
+            let service = nsh::Header::parse(payload).ok()?;
+            let context = SteeringContext::from_nsh(&service, rules).ok()?;
+            let inner = payload.get(service.length..)?;
+            return Some((Origin::context(&context), IpPacket::parse(inner).ok()?));
+        }
+        _ => {}
+    }
+    let ip = IpPacket::parse(payload).ok()?;
+    Some((Origin::Interface(port, vlan, mac), ip))
+}
+
+fn in_tunnel(rules: &Rules, packet: &[u8]) -> Option<(Origin, IpPacket)> {
+    let outer = IpPacket::parse(packet).ok()?;
+    let encoding = Encoding::of(&outer).filter(|_| outer.fragmentation == Fragmentation::Whole)?;
+    let taken = steering::decapsulate(encoding, packet, &outer, rules).ok()?;
+    let inner = IpPacket::parse(packet.get(taken.inner_offset..taken.end)?).ok()?;
+    Some((Origin::context(&taken.context), inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tuple(number: u32, v6: bool) -> FiveTuple {
+        let mut end = [0; 16];
+        end[12..].copy_from_slice(&(0x0a00_0000 + number).to_be_bytes());
+        let addresses = match v6 {
+            true => Addresses::V6 {
+                source: end,
+                destination: [7; 16],
+            },
+            false => Addresses::V4 {
+                source: (0x0a00_0000 + number).to_be_bytes(),
+                destination: [192, 0, 2, 1],
+            },
+        };
+        FiveTuple {
+            addresses,
+            protocol: 6,
+            source_port: 40_000 + (number % 7) as u16,
+            destination_port: 443,
+        }
+    }
+
+    #[test]
+    fn both_directions_have_one_home_and_homes_are_even() {
+        for workers in [2, 3, 7] {
+            for v6 in [false, true] {
+                for key in 0..4 {
+                    let homes = Homes::new([key; 16], workers);
+                    let mut counts = vec![0; workers];
+                    for number in 0..7_000 {
+                        let tuple = tuple(number, v6);
+                        let home = homes.of(&tuple);
+                        assert_eq!(home, homes.of(&tuple.reversed()));
+                        counts[home] += 1;
+                    }
+                    let even = 7_000 / workers;
+                    let fair = even * 9 / 10..even * 11 / 10;
+                    let all_fair = counts.iter().all(|count| fair.contains(count));
+                    assert!(all_fair, "{workers} workers, v6 {v6}: {counts:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn another_key_gives_other_homes() {
+        let (one, other) = (Homes::new([1; 16], 2), Homes::new([2; 16], 2));
+        let same = (0..1_000).filter(|&number| {
+            let tuple = tuple(number, false);
+            one.of(&tuple) == other.of(&tuple)
+        });
+        assert!((400..600).contains(&same.count()));
+    }
+}
