@@ -176,7 +176,27 @@ pub fn build(wan_mtu: u32) {
     );
     join_wan(wan_mtu);
     veth("west", "vnf", "firewall", "up0");
-    firewall();
+    firewall("firewall", FIREWALL_MACS);
+}
+
+/// Adds a second firewall, and has both drop TCP packets of connections whose beginning they have not seen.
+#[allow(dead_code, reason = "some tests do with one")]
+pub fn add_stateful_second() {
+    run("ip netns add second");
+    run("ip -n second link set lo up");
+    inside(
+        "second",
+        "sysctl -q -w net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0",
+    );
+    veth("west", "vnf2", "second", "up0");
+    firewall("second", SECOND_MACS);
+    let rules = "table inet strict {\n chain forward {\n type filter hook forward priority 0;\n \
+                 ct state invalid counter drop\n }\n}\n";
+    std::fs::write("/run/strict.nft", rules).expect("/run is writable");
+    for name in ["firewall", "second"] {
+        inside(name, "nft -f /run/strict.nft");
+        inside(name, "sysctl -q -w net.netfilter.nf_conntrack_tcp_loose=0");
+    }
 }
 
 fn join_wan(mtu: u32) {
@@ -194,34 +214,40 @@ pub fn rejoin_wan() {
 
 /// Ethernet addresses of the firewall's ingress and egress interfaces.
 pub const FIREWALL_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 1, 2]];
+/// The same of the second one.
+pub const SECOND_MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 2, 1], [2, 0, 0, 0, 2, 2]];
 
-fn firewall() {
+fn mac(bytes: [u8; 6]) -> String {
+    bytes.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+fn firewall(namespace: &str, macs: [[u8; 6]; 2]) {
     inside(
-        "firewall",
+        namespace,
         "sysctl -q -w net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv4.conf.all.rp_filter=0 \
          net.ipv4.conf.default.rp_filter=0 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.default.send_redirects=0",
     );
-    for (name, mac) in [("in0", "02:00:00:00:01:01"), ("out0", "02:00:00:00:01:02")] {
+    for (name, mac) in ["in0", "out0"].into_iter().zip(macs.map(mac)) {
         run(&format!(
-            "ip -n firewall link add {name} link up0 address {mac} type macvlan mode private"
+            "ip -n {namespace} link add {name} link up0 address {mac} type macvlan mode private"
         ));
-        run(&format!("ip -n firewall link set {name} up"));
+        run(&format!("ip -n {namespace} link set {name} up"));
         run(&format!(
-            "ip -n firewall address add 169.254.0.2/32 dev {name}"
+            "ip -n {namespace} address add 169.254.0.2/32 dev {name}"
         ));
     }
     for (from, to, table) in [("in0", "out0", 101), ("out0", "in0", 102)] {
         run(&format!(
-            "ip -n firewall route add default via 169.254.0.1 dev {to} onlink table {table}"
+            "ip -n {namespace} route add default via 169.254.0.1 dev {to} onlink table {table}"
         ));
         run(&format!(
-            "ip -6 -n firewall route add default via fe80::1 dev {to} table {table}"
+            "ip -6 -n {namespace} route add default via fe80::1 dev {to} table {table}"
         ));
         run(&format!(
-            "ip -n firewall rule add iif {from} lookup {table} priority 100"
+            "ip -n {namespace} rule add iif {from} lookup {table} priority 100"
         ));
         run(&format!(
-            "ip -6 -n firewall rule add iif {from} lookup {table} priority 100"
+            "ip -6 -n {namespace} rule add iif {from} lookup {table} priority 100"
         ));
     }
 }

@@ -1,6 +1,6 @@
 //! Rules for the two forwarders of [`crate::network`]: one chain with one VNF, attached in gateway mode at the west.
 
-use crate::network::FIREWALL_MACS;
+use crate::network::{FIREWALL_MACS, SECOND_MACS};
 use contract::{local_target::Target, port::Device};
 use contracts::forwarder as contract;
 
@@ -18,6 +18,8 @@ pub struct Variant {
     pub state: contract::AttachmentState,
     /// Encapsulation between the two.
     pub encapsulation: contract::Encapsulation,
+    /// Weights of the firewall and of a second one, where there is a second one.
+    pub weights: Option<[u32; 2]>,
 }
 
 fn port(name: &str) -> contract::Port {
@@ -158,26 +160,24 @@ pub fn east(variant: Variant) -> contract::RuleSet {
 
 /// Rules of the forwarder beside the VNF and the internet.
 pub fn west(variant: Variant) -> contract::RuleSet {
-    let firewall = || local(Target::Attachment("firewall-1".into()));
+    let firewall = || {
+        let mut end = local(Target::Attachment("firewall-1".into()));
+        if let Some([first, second]) = variant.weights {
+            let another = local(Target::Attachment("firewall-2".into()));
+            end.local.extend(another.local);
+            (end.local[0].weight, end.local[1].weight) = (first, second);
+        }
+        end
+    };
     let internet = || local(Target::Edge("internet".into()));
+    let mut ports = vec!["wan", "net", "vnf"];
+    let mut attachments = vec![attachment("firewall-1", "vnf", FIREWALL_MACS, variant)];
+    if variant.weights.is_some() {
+        ports.push("vnf2");
+        attachments.push(attachment("firewall-2", "vnf2", SECOND_MACS, variant));
+    }
     contract::RuleSet {
-        attachments: vec![contract::Attachment {
-            id: "firewall-1".into(),
-            vnf: "firewall".into(),
-            instance: "firewall-a".into(),
-            kind: contract::AttachmentKind::Gateway.into(),
-            state: variant.state.into(),
-            ingress_port: "vnf".into(),
-            egress_port: "vnf".into(),
-            ingress_mac: FIREWALL_MACS[0].to_vec(),
-            egress_mac: FIREWALL_MACS[1].to_vec(),
-            ingress_vlan: 0,
-            egress_vlan: 0,
-            mtu: 1500,
-            chain_label: CHAIN,
-            egress_label: EGRESS,
-            stage: 1,
-        }],
+        attachments,
         edges: vec![edge(
             "internet",
             "net",
@@ -188,6 +188,26 @@ pub fn west(variant: Variant) -> contract::RuleSet {
             stage(1, remote("east/f1"), firewall()),
             stage(2, firewall(), internet()),
         ])],
-        ..base("west", 2, ("east", 1), &["wan", "net", "vnf"], variant)
+        ..base("west", 2, ("east", 1), &ports, variant)
+    }
+}
+
+fn attachment(id: &str, port: &str, macs: [[u8; 6]; 2], variant: Variant) -> contract::Attachment {
+    contract::Attachment {
+        id: id.into(),
+        vnf: "firewall".into(),
+        instance: id.into(),
+        kind: contract::AttachmentKind::Gateway.into(),
+        state: variant.state.into(),
+        ingress_port: port.into(),
+        egress_port: port.into(),
+        ingress_mac: macs[0].to_vec(),
+        egress_mac: macs[1].to_vec(),
+        ingress_vlan: 0,
+        egress_vlan: 0,
+        mtu: 1500,
+        chain_label: CHAIN,
+        egress_label: EGRESS,
+        stage: 1,
     }
 }

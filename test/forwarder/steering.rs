@@ -97,6 +97,7 @@ fn usual() -> Variant {
         mtu: 1500,
         state: contract::AttachmentState::Active,
         encapsulation: contract::Encapsulation::VxlanMpls,
+        weights: None,
     }
 }
 

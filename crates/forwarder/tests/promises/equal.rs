@@ -91,7 +91,7 @@ fn drawn_packets(draw: &mut Draw, reverse: bool) -> Vec<Vec<u8>> {
     vec![one]
 }
 
-fn drawn_frames(draw: &mut Draw, edge: &Edge, reverse: bool) -> Vec<Frame> {
+pub fn drawn_frames(draw: &mut Draw, edge: &Edge, reverse: bool) -> Vec<Frame> {
     let port = edge_port(edge);
     let mut frames = Vec::new();
     for packet in drawn_packets(draw, reverse) {
@@ -120,7 +120,7 @@ fn drawn_frames(draw: &mut Draw, edge: &Edge, reverse: bool) -> Vec<Frame> {
 }
 
 /// A frame that crossed the underlay, once more and mostly not quite the same.
-fn drawn_again(draw: &mut Draw, sites: usize, tunnelled: &[Vec<u8>]) -> Option<Frame> {
+pub fn drawn_again(draw: &mut Draw, sites: usize, tunnelled: &[Vec<u8>]) -> Option<Frame> {
     let mut frame = tunnelled.get(draw.below(tunnelled.len().max(1)))?.clone();
     match draw.below(6) {
         0 => frame.truncate(draw.below(frame.len())),
@@ -137,7 +137,7 @@ fn drawn_again(draw: &mut Draw, sites: usize, tunnelled: &[Vec<u8>]) -> Option<F
     Some((draw.below(sites), "wan".into(), frame))
 }
 
-fn sorted<K: Copy + Ord>(mut entries: Vec<FlowEntry<K>>) -> Vec<FlowEntry<K>> {
+pub fn sorted<K: Copy + Ord>(mut entries: Vec<FlowEntry<K>>) -> Vec<FlowEntry<K>> {
     entries.sort_by_key(|entry| entry.key);
     entries
 }

@@ -12,3 +12,5 @@ mod network;
 mod plan;
 mod random;
 mod refusals;
+mod team;
+mod workers;

@@ -2,7 +2,10 @@
 
 use crate::frames;
 use crate::plan::{self, Plan, edge_port, interface_mac, interface_vlan, shared_mac, site_name};
+use crate::team::Team;
 use contracts::forwarder::{self as contract, AttachmentKind};
+use flow::{FlowEntry, Ipv4Key, Ipv6Key};
+use forwarder::counters::Counters;
 use forwarder::frame::{Frame, HeapFrame};
 use forwarder::pipeline::{Output, Pipeline, Settings};
 use forwarder::registry::Registry;
@@ -16,6 +19,8 @@ use wire::{IpPacket, MacAddress, ethernet, icmp, ipv6};
 pub struct Node {
     pub rules: Rules,
     pub pipeline: Pipeline<HeapFrame>,
+    /// Where it has several workers: these, and the pipeline gets nothing.
+    pub team: Option<Team>,
     registry: Registry,
     ports: Vec<String>,
 }
@@ -87,13 +92,37 @@ pub fn port_mac(site: usize, port: &str) -> MacAddress {
 /// The Ethernet address of every host.
 pub const HOST_MAC: MacAddress = MacAddress([4, 0, 0, 0, 0, 1]);
 
+impl Node {
+    /// What its workers counted.
+    pub fn counters(&self) -> Counters {
+        match &self.team {
+            Some(team) => team.counters(),
+            None => self.pipeline.counters.clone(),
+        }
+    }
+
+    /// All flow entries of its workers.
+    pub fn flows(&mut self, now: u32) -> (Vec<FlowEntry<Ipv4Key>>, Vec<FlowEntry<Ipv6Key>>) {
+        match &mut self.team {
+            Some(team) => team.flows(now),
+            None => self.pipeline.flows(now),
+        }
+    }
+}
+
 impl Network {
     /// A network that follows a plan.
     pub fn new(plan: Plan) -> Network {
+        Network::with_workers(plan, 1, 0)
+    }
+
+    /// A network whose forwarders have so many workers; `seed` decides which of them receive what.
+    pub fn with_workers(plan: Plan, workers: usize, seed: u64) -> Network {
         let nodes = (0..plan.sites)
             .map(|_| Node {
                 rules: Rules::empty(),
                 pipeline: Pipeline::new(&settings(), &Rules::empty()).unwrap(),
+                team: (workers > 1).then(|| Team::new(workers, seed)),
                 registry: Registry::default(),
                 ports: Vec::new(),
             })
@@ -136,6 +165,9 @@ impl Network {
         node.pipeline
             .rules_changed(&node.rules, &rules, self.now)
             .unwrap();
+        if let Some(team) = &mut node.team {
+            team.rules_changed(&node.rules, &rules, self.now);
+        }
         node.rules = rules;
         node.ports = set.ports.iter().map(|port| port.name.clone()).collect();
     }
@@ -199,6 +231,11 @@ impl Network {
                 self.queue = others.into();
             }
             let node = &mut self.nodes[site];
+            if let Some(team) = &mut node.team {
+                let out = team.receive(&node.rules, port, frames, self.service, self.now);
+                self.take(site, out);
+                continue;
+            }
             let mut out = Output::default();
             if self.service == Service::Bursts {
                 let (rules, now) = (&node.rules, self.now);
@@ -220,6 +257,11 @@ impl Network {
         self.now += 1;
         for site in 0..self.nodes.len() {
             let node = &mut self.nodes[site];
+            if let Some(team) = &mut node.team {
+                let out = team.tick(&node.rules, self.now);
+                self.take(site, out);
+                continue;
+            }
             let mut out = Output::default();
             while node.pipeline.tick(&node.rules, self.now, true, &mut out) {}
             self.take(site, out);
@@ -436,7 +478,7 @@ impl Network {
     pub fn drops(&self) -> BTreeMap<&'static str, u64> {
         let mut all = BTreeMap::new();
         for node in &self.nodes {
-            for (name, count) in node.pipeline.counters.drops() {
+            for (name, count) in node.counters().drops() {
                 *all.entry(name).or_insert(0) += count;
             }
         }
@@ -445,14 +487,13 @@ impl Network {
 
     /// How often something happened, at all forwarders.
     pub fn event(&self, name: &str) -> u64 {
-        let events = self
-            .nodes
-            .iter()
-            .flat_map(|node| node.pipeline.counters.events());
-        events
-            .filter(|(event, _)| *event == name)
-            .map(|(_, count)| count)
-            .sum()
+        let all = self.nodes.iter().map(Node::counters);
+        all.map(|counters| {
+            let mut events = counters.events();
+            let found = events.find(|(event, _)| *event == name);
+            found.map_or(0, |(_, count)| count)
+        })
+        .sum()
     }
 
     /// Asserts that nothing was dropped.
@@ -461,7 +502,7 @@ impl Network {
     }
 }
 
-fn settings() -> Settings {
+pub fn settings() -> Settings {
     Settings {
         memory_v4: 4 << 20,
         memory_v6: 4 << 20,

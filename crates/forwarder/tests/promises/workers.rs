@@ -1,0 +1,127 @@
+//! Several workers come to the same as one, whichever of them receives a packet.
+//!
+//! Networks of the same drawn platform get the same drawn frames; the forwarders of one have one worker, those of the others
+//! two and three, of which any may receive any frame. What leaves must be the same for each connection, and so must be the
+//! sums of all counters, but for those of neighbours, whom each worker asks itself; and there must be the same flow entries.
+
+use crate::equal::{drawn_again, drawn_frames, sorted};
+use crate::network::{Delivery, Network, Service};
+use crate::plan::Plan;
+use crate::random::{Draw, change, platform};
+use std::collections::BTreeMap;
+use wire::{FiveTuple, IpPacket};
+
+/// What left, by connection in the order of its packets: the edge, its VLAN and the packet.
+type Left = BTreeMap<String, Vec<(String, u16, Vec<u8>)>>;
+
+fn by_connection(deliveries: Vec<Delivery>) -> Left {
+    let mut left = Left::new();
+    for delivery in deliveries {
+        let ip = IpPacket::parse(&delivery.packet).unwrap();
+        let shown = ip.quoted.map_or(ip.tuple, FiveTuple::reversed);
+        // Fragments that follow show no ports, and keep their order among each other.
+        let name = format!("{shown} {:?}", ip.fragmentation);
+        let packets = left.entry(name).or_default();
+        packets.push((delivery.edge, delivery.vlan, delivery.packet));
+    }
+    left
+}
+
+fn counted<'a>(events: impl Iterator<Item = (&'a str, u64)>) -> Vec<(&'a str, u64)> {
+    events
+        .filter(|(name, _)| !name.starts_with("neighbour_") && *name != "handed_over")
+        .collect()
+}
+
+fn assert_same(one: &mut Network, several: &mut Network, what: &str) {
+    let now = one.now;
+    for (site, (one, several)) in one.nodes.iter_mut().zip(&mut several.nodes).enumerate() {
+        let what = format!("{what}, site {site}");
+        let (own, sum) = (one.counters(), several.counters());
+        assert_eq!(
+            own.drops().collect::<Vec<_>>(),
+            sum.drops().collect::<Vec<_>>(),
+            "{what}"
+        );
+        assert_eq!(counted(own.events()), counted(sum.events()), "{what}");
+        for number in 0..one.rules.places.len() as u16 {
+            let place = forwarder::registry::PlaceId(number);
+            assert_eq!(own.stage_counts(place), sum.stage_counts(place), "{what}");
+        }
+        for number in 0..one.rules.hops.len() as u16 {
+            let hop = forwarder::registry::HopId(number);
+            assert_eq!(own.hop_count(hop), sum.hop_count(hop), "{what}");
+        }
+        let ((v4, v6), (other_v4, other_v6)) = (one.flows(now), several.flows(now));
+        assert_eq!(sorted(v4), sorted(other_v4), "{what}");
+        assert_eq!(sorted(v6), sorted(other_v6), "{what}");
+    }
+}
+
+fn drawn_plan(draw: &mut Draw) -> Plan {
+    let mut plan = platform(draw);
+    plan.wan_mtu = [1600, 1400, 9000][draw.below(3)];
+    if draw.below(3) == 0 {
+        plan.chains[0].ingress.vlan = 7;
+        plan.chains[0].egress.vlan = 8;
+    }
+    plan
+}
+
+/// Compares one worker with several over drawn traffic and changes; returns packets that passed, and that were handed over.
+fn compare(seed: u64, workers: usize, service: Service) -> (usize, u64) {
+    let mut draw = Draw(seed);
+    let plan = drawn_plan(&mut draw);
+    let mut one = Network::new(plan.clone());
+    let mut several = Network::with_workers(plan.clone(), workers, seed);
+    (one.service, several.service) = (service, service);
+    let mut passed = 0;
+    for step in 0..6 {
+        let what = format!("seed {seed}, {workers} workers, step {step}");
+        // Few at a time: how many may wait for a neighbour is each worker's own bound.
+        for _ in 0..12 {
+            let mut frames = Vec::new();
+            for _ in 0..1 + draw.below(8) {
+                let chain = &plan.chains[0];
+                match draw.below(8) {
+                    0 => frames.extend(drawn_again(&mut draw, plan.sites, &one.tunnelled)),
+                    1..4 => frames.extend(drawn_frames(&mut draw, &chain.egress, true)),
+                    _ => frames.extend(drawn_frames(&mut draw, &chain.ingress, false)),
+                }
+            }
+            let alone = one.inject_all(&frames);
+            let together = several.inject_all(&frames);
+            passed += alone.len();
+            assert_eq!(by_connection(alone), by_connection(together), "{what}");
+        }
+        assert_same(&mut one, &mut several, &what);
+        let start = draw.0;
+        for network in [&mut one, &mut several] {
+            draw.0 = start;
+            for _ in 0..draw.below(12) {
+                network.tick();
+            }
+            network.change(|plan| change(plan, &mut draw, step));
+        }
+        several.plan = one.plan.clone();
+    }
+    (passed, several.event("handed_over"))
+}
+
+#[test]
+fn several_workers_come_to_the_same_as_one() {
+    let rounds = std::env::var("SWITCHBOARD_TEST_ROUNDS");
+    let rounds: u64 = rounds.map_or(4, |text| text.parse().expect("a number of rounds"));
+    let (mut passed, mut handed) = (0, 0);
+    for seed in 0..rounds {
+        for workers in [2, 3] {
+            for service in [Service::AtOnce, Service::Bursts] {
+                let (some, over) = compare(seed, workers, service);
+                passed += some;
+                handed += over;
+            }
+        }
+    }
+    assert!(passed > 200 * rounds as usize, "{passed} packets passed");
+    assert!(handed > 200 * rounds, "{handed} packets were handed over");
+}
