@@ -268,7 +268,9 @@ async fn serve(arguments: &Arguments, control: &mut Control, latest: &Latest) ->
     tokio::pin!(end);
     match (&arguments.credentials, &arguments.rules) {
         (Some(credentials), _) => {
-            let bus = Bus::connect(credentials, &arguments.name).await?;
+            let bus = Bus::connect(credentials, &arguments.name)
+                .await
+                .map_err(io::Error::other)?;
             tokio::select! {
                 () = &mut end => {}
                 () = follow_bus(&bus, control, latest) => {}

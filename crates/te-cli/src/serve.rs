@@ -10,10 +10,12 @@ mod answer;
 mod bus;
 mod follow;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use agent::Credentials;
 use futures_util::StreamExt;
 use te::error::{Error, InputError, Reason};
 use te::online::Worker;
@@ -60,7 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let name = arguments
         .given("--name")
         .map_or_else(|| format!("te-{}", std::process::id()), str::to_owned);
-    let credentials = bus::Credentials::read(path)?;
+    let credentials = Credentials::read(Path::new(path)).map_err(|e| failed(e.to_string()))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -73,12 +75,14 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 async fn serve(
-    credentials: bus::Credentials,
+    credentials: Credentials,
     name: &str,
     options: te::lp::Options,
     quiet: bool,
 ) -> Result<(), String> {
-    let bus = Bus::connect(credentials, name).await?;
+    let bus = Bus::connect(credentials, name)
+        .await
+        .map_err(|e| e.to_string())?;
     let shared = Arc::new(Shared::new(name));
     let follower = tokio::spawn(follow::forever(bus.clone(), Arc::clone(&shared)));
     let mut requests = bus.requests().await?;
