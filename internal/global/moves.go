@@ -54,7 +54,7 @@ type movesRequest struct {
 	Moves     int     `json:"moves"`
 }
 
-// movesAnswer is the way to an optimum, who gains most first.
+// movesAnswer is the way to an optimum: who gains most first, as far as each fits after those before it.
 type movesAnswer struct {
 	Moves []struct {
 		Chain       string       `json:"chain"`
@@ -62,6 +62,8 @@ type movesAnswer struct {
 		LatencyNow  float64      `json:"latency_ms_now"`
 		LatencyThen float64      `json:"latency_ms_then"`
 		Routes      []modelRoute `json:"routes"`
+		// Full names what has no room for the move.
+		Full []string `json:"full"`
 	} `json:"moves"`
 }
 
@@ -96,7 +98,7 @@ func (g *Global) keepMoves(ctx context.Context) {
 	}
 }
 
-// planMoves asks for the optimum, and notes and returns who gains, most first. Where not all demand can be carried there
+// planMoves asks for the optimum, notes the moves toward it and returns those that fit, in their order. Where not all demand can be carried there
 // is no optimum and nobody is moved.
 func (g *Global) planMoves(ctx context.Context) ([]chain.Key, error) {
 	limited, cancel := context.WithTimeout(ctx, optimumLimit)
@@ -136,7 +138,9 @@ func (g *Global) planMoves(ctx context.Context) ([]chain.Key, error) {
 			}
 		}
 		g.moves[key] = &plannedMove{shown, version.Routes, m.Routes}
-		order = append(order, key)
+		if len(m.Full) == 0 {
+			order = append(order, key)
+		}
 	}
 	return order, err
 }

@@ -43,7 +43,7 @@ impl Printer {
         }
     }
 
-    /// Prints a line, if it is time for one.
+    /// Prints a line, if it is time for one. A plan is several solves, each with a clock that begins anew.
     pub fn report(&self, progress: &Progress) {
         if self.quiet || progress.elapsed < QUIET_FOR {
             return;
@@ -51,7 +51,7 @@ impl Printer {
         let Ok(mut last) = self.last.lock() else {
             return;
         };
-        if !last.is_zero() && progress.elapsed - *last < INTERVAL {
+        if !last.is_zero() && progress.elapsed.abs_diff(*last) < INTERVAL {
             return;
         }
         *last = progress.elapsed;
@@ -62,5 +62,26 @@ impl Printer {
             progress.bound,
             progress.gap
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_begins_anew_is_no_accident() {
+        let printer = Printer::new(false);
+        let at = |seconds: u64| Progress {
+            elapsed: Duration::from_secs(seconds),
+            value: 1.0,
+            bound: 2.0,
+            gap: 0.5,
+        };
+        for seconds in [5, 3, 9, 2] {
+            printer.report(&at(seconds));
+            let last = *printer.last.lock().expect("nothing panicked");
+            assert_eq!(last, Duration::from_secs(seconds));
+        }
     }
 }

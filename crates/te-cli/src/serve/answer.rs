@@ -125,7 +125,7 @@ fn route(document: &Value, shared: &Shared) -> Result<String, Refusal> {
     Ok(writer.finish())
 }
 
-/// `{"objective": …, "gap": …, "moves": N, "least_gain": x}`: the optimum's figures and the N moves that gain most.
+/// `{"objective": …, "gap": …, "moves": N, "least_gain": x}`: the optimum's figures and the first N moves.
 fn moves(document: &Value, shared: &Shared, options: &te::lp::Options) -> Result<String, Error> {
     let root = Fields::of(
         Place::ROOT,
@@ -163,7 +163,8 @@ fn written(plan: &MovePlan, most: usize) -> String {
         te::result::write_head(w, &plan.model, &plan.instance, &plan.solution);
         w.name("left_out")
             .texts(plan.left_out.iter().map(String::as_str));
-        w.name("chains_that_gain").number(plan.moves.len() as f64);
+        let gain = plan.moves.iter().filter(|m| !m.makes_room).count();
+        w.name("chains_that_gain").number(gain as f64);
         let share = listed.iter().map(|m| m.gain).sum::<f64>() / total.max(f64::MIN_POSITIVE);
         w.name("share_of_gain").number(share);
         w.name("moves")
@@ -179,6 +180,9 @@ fn write_move(w: &mut Writer, planned: &Move) {
         w.name("relative_gain").number(planned.relative);
         w.name("latency_ms_now").number(planned.latency_ms.0);
         w.name("latency_ms_then").number(planned.latency_ms.1);
+        w.name("makes_room").bool(planned.makes_room);
+        w.name("full")
+            .texts(planned.full.iter().map(String::as_str));
         w.name("routes")
             .list(|w| planned.routes.iter().for_each(|r| r.write(w)));
     });

@@ -7,10 +7,11 @@
 //!
 //! One chain is routed by SB-DP at the loads of all others, and what is scarce is named where it does not fit. The exact
 //! solver works on a copy of the model; what it would do differently becomes a plan of moves, the chains with most to
-//! gain first, so that as little live traffic as possible is churned.
+//! gain first, so that as little live traffic as possible is churned, and in an order in which nothing is overloaded.
 
 mod held;
 mod moves;
+mod order;
 mod route;
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,7 +24,7 @@ use crate::model::Model;
 use crate::solution::Objective;
 pub use held::Held;
 pub use moves::{Move, MovePlan};
-pub use route::Answer;
+pub use route::{Answer, Proposed};
 
 /// The kinds of entry, in the model's words; a chain's comes last as it refers to all others.
 const KINDS: [(&str, &str); 5] = [

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::held::{OWN, Path};
+use super::held::{Held, OWN, Path};
+use super::order::{Candidate, Rows, order};
 use super::route::Proposed;
 use super::{CHAIN, Worker};
 use crate::error::Error;
@@ -12,7 +13,10 @@ use crate::lp::{self, Monitor, Options};
 use crate::model::{Chain, Model};
 use crate::solution::{Flow, Objective, Solution};
 
-/// A chain that would gain from re-routing.
+/// Gain that is never worth a move, as a share of what the chain costs now.
+const NO_GAIN: f64 = 1e-9;
+
+/// A chain that would gain from re-routing, or makes room for one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Move {
     /// Name of the chain.
@@ -25,6 +29,10 @@ pub struct Move {
     pub latency_ms: (f64, f64),
     /// Its new routes.
     pub routes: Vec<Proposed>,
+    /// Whether it is not worth a move by itself, but leaves what moves after it need.
+    pub makes_room: bool,
+    /// What has no room for it when all moves before have been made; empty for a move that fits.
+    pub full: Vec<String>,
 }
 
 /// An optimum and the way there.
@@ -36,7 +44,8 @@ pub struct MovePlan {
     pub instance: Instance,
     /// The optimum.
     pub solution: Solution,
-    /// Who gains, most first.
+    /// Who moves: those who gain most first, as far as each fits make-before-break at the loads after those before it. Moves
+    /// that do not fit are the last.
     pub moves: Vec<Move>,
     /// Chains that are not in the model: their VNFs are deployed nowhere, or their entry is wrong.
     pub left_out: Vec<String>,
@@ -44,8 +53,9 @@ pub struct MovePlan {
 
 impl Worker {
     /// The exact optimum for the model as it is now, and the plan of moves toward it. Chains that hold no routes, or
-    /// routes through what has gone, are part of the optimum, not of the plan. Moves that gain less than the share
-    /// `least` of what a chain costs now are left out.
+    /// routes through what has gone, are part of the optimum, not of the plan, and nobody is moved who would be carried
+    /// less. Moves that gain less than the share `least` of what a chain costs now are left out, but for those that make
+    /// room.
     ///
     /// # Errors
     /// As [`lp::solve`]; a model that is none.
@@ -71,33 +81,16 @@ impl Worker {
         };
         let mut instance = Instance::new(&model, demand)?;
         let held = &self.compiled()?.held;
-        set_aside(&mut instance, &model, held);
+        set_aside(&mut instance, &model, held, &left_out);
         let (solution, price) =
             lp::solve_with_prices(&model, &instance, objective, options, monitor)?;
-        let mut planned: Vec<Vec<&Flow>> = vec![Vec::new(); model.chains.len()];
-        for flow in &solution.flows {
-            planned[instance.commodities[flow.commodity].chain as usize].push(flow);
-        }
         let pricing = Pricing {
             model: &model,
             instance: &instance,
             objective,
             price: &price,
         };
-        let mut moves = Vec::new();
-        for (number, flows) in planned.into_iter().enumerate() {
-            let now = held
-                .get(&model.chains[number].id)
-                .and_then(|h| pricing.present(number, &h.paths));
-            if let Some(planned) = now.and_then(|now| pricing.gain(number, &now, &flows, least)) {
-                moves.push(planned);
-            }
-        }
-        moves.sort_by(|a, b| {
-            b.gain
-                .total_cmp(&a.gain)
-                .then_with(|| a.chain.cmp(&b.chain))
-        });
+        let moves = pricing.moves(held, &solution, least);
         Ok(MovePlan {
             model,
             instance,
@@ -125,8 +118,14 @@ fn read(model: &Model, entry: &Value) -> Option<Chain> {
     model.read_chains(&chains).ok()?.pop()
 }
 
-/// Takes off capacities what chains hold at sites beyond their present routes, such as for versions that drain.
-fn set_aside(instance: &mut Instance, model: &Model, held: &HashMap<String, super::Held>) {
+/// Takes off capacities what chains hold at sites beyond their present routes, such as for versions that drain, and all
+/// that those hold who are left out.
+fn set_aside(
+    instance: &mut Instance,
+    model: &Model,
+    held: &HashMap<String, Held>,
+    left_out: &[String],
+) {
     let mut extra: HashMap<usize, f64> = HashMap::new();
     for (number, chain) in model.chains.iter().enumerate() {
         let Some(held) = held.get(&chain.id) else {
@@ -149,6 +148,11 @@ fn set_aside(instance: &mut Instance, model: &Model, held: &HashMap<String, supe
         }
         for (row, load) in own {
             *extra.entry(row).or_default() += load.max(0.0);
+        }
+    }
+    for held in left_out.iter().filter_map(|id| held.get(id)) {
+        for &(row, load) in &held.loads {
+            *extra.entry(row).or_default() += load;
         }
     }
     for (row, load) in extra {
@@ -235,20 +239,78 @@ impl Pricing<'_> {
             .sum()
     }
 
-    /// The move of a chain to its planned flows, where that gains enough.
-    fn gain(&self, chain: usize, now: &[Flow], then: &[&Flow], least: f64) -> Option<Move> {
+    /// The moves from what chains hold to a solution, in the order in which they fit.
+    fn moves(&self, held: &HashMap<String, Held>, solution: &Solution, least: f64) -> Vec<Move> {
+        let mut planned: Vec<Vec<&Flow>> = vec![Vec::new(); self.model.chains.len()];
+        for flow in &solution.flows {
+            planned[self.instance.commodities[flow.commodity].chain as usize].push(flow);
+        }
+        let rows = Rows::new(self.instance);
+        let mut load = vec![0.0; self.instance.rows()];
+        let (mut moves, mut candidates) = (Vec::new(), Vec::new());
+        for (number, then) in planned.into_iter().enumerate() {
+            let Some(held) = held.get(&self.model.chains[number].id) else {
+                continue;
+            };
+            let Some(now) = self.present(number, &held.paths) else {
+                // What it holds at sites is set aside.
+                let on_links = held.loads.iter().filter(|(r, _)| *r < self.instance.links);
+                on_links.for_each(|&(row, mbps)| load[row] += mbps);
+                continue;
+            };
+            for flow in &now {
+                let commodity = &self.instance.commodities[flow.commodity];
+                self.instance.loads(commodity, &flow.route, |row, full| {
+                    load[row] += flow.fraction * full;
+                });
+            }
+            let changes = rows.changes(&now, &then);
+            if changes.is_empty() || self.carried(then.iter().copied()) < self.carried(&now) - 1e-6
+            {
+                continue;
+            }
+            let planned = self.weigh(number, &now, &then);
+            candidates.push(Candidate {
+                gain: planned.gain,
+                worth: planned.gain > 0.0 && planned.relative > least.max(NO_GAIN),
+                changes,
+            });
+            moves.push(planned);
+        }
+        let steps = order(self.instance, load, &candidates).into_iter();
+        let in_place = steps.map(|step| Move {
+            makes_room: !candidates[step.candidate].worth,
+            full: step
+                .full
+                .iter()
+                .map(|&row| self.instance.row_name(self.model, row))
+                .collect(),
+            ..moves[step.candidate].clone()
+        });
+        in_place.collect()
+    }
+
+    /// Share of a chain's demand that flows carry.
+    fn carried<'f>(&self, flows: impl IntoIterator<Item = &'f Flow>) -> f64 {
+        let share = |f: &Flow| f.fraction * self.instance.commodities[f.commodity].share;
+        flows.into_iter().map(share).sum()
+    }
+
+    /// The move of a chain to its planned flows and what it gains.
+    fn weigh(&self, chain: usize, now: &[Flow], then: &[&Flow]) -> Move {
         let before: f64 = now.iter().map(|f| self.cost(f)).sum();
         let gain = before - then.iter().map(|f| self.cost(f)).sum::<f64>();
-        let relative = gain / before.abs().max(f64::MIN_POSITIVE);
-        (gain > 0.0 && relative > least.max(1e-9)).then(|| Move {
+        Move {
             chain: self.model.chains[chain].id.clone(),
             gain,
-            relative,
+            relative: gain / before.abs().max(f64::MIN_POSITIVE),
             latency_ms: (self.latency(now.iter()), self.latency(then.iter().copied())),
             routes: then
                 .iter()
                 .map(|f| Proposed::of(self.model, self.instance, f))
                 .collect(),
-        })
+            makes_room: false,
+            full: Vec::new(),
+        }
     }
 }

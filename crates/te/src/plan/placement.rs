@@ -12,7 +12,9 @@ use crate::error::Infeasible;
 use crate::instance::{Demand, Instance};
 use crate::lp::{self, Monitor, Options, Progress};
 use crate::model::{Deployment, Model};
-use crate::plan::relaxation::{Relaxation, Search};
+use crate::plan::bound::Bound;
+use crate::plan::relaxation::Relaxation;
+use crate::plan::search::Search;
 use crate::solution::{Objective, Solution, Status, loads, relative_gap};
 
 /// A plan and its proof.
@@ -64,7 +66,7 @@ pub fn plan(
     };
     let stop = || interrupted() || start.elapsed() >= options.time_limit;
     for _ in 0..rounds {
-        let relaxation = Relaxation::new(&instance, &search, &price);
+        let relaxation = Relaxation::new(&instance, &price);
         placed = search.improve(&relaxation, &placed, &stop);
         let (solution, duals) = evaluate(
             &extended,
@@ -79,9 +81,8 @@ pub fn plan(
         let target = best
             .as_ref()
             .map_or(solution.value, |(b, _)| b.value.min(solution.value));
-        bound = bound.max(
-            relaxation.lower_bound(&search, &placed, target + paid, options.gap, &stop) - paid,
-        );
+        let proved = Bound::new(&relaxation, &search, &placed);
+        bound = bound.max(proved.raise(target + paid, options.gap, &stop) - paid);
         if best.as_ref().is_none_or(|(b, _)| solution.value < b.value) {
             best = Some((solution, placed.clone()));
         }

@@ -1,0 +1,160 @@
+//! Local search for a placement.
+
+use crate::instance::Instance;
+use crate::plan::relaxation::{Relaxation, Scratch};
+use crate::solution::{Flow, Objective, Solution, Status};
+
+/// Sweeps of local search.
+const SWEEPS: usize = 14;
+
+/// Chains times VNFs up to which a model is small: there a placement is polished move by move.
+pub const POLISHED: usize = 20_000;
+
+/// What may be placed where.
+pub struct Search {
+    /// Sites that are new for each VNF.
+    pub candidates: Vec<Vec<usize>>,
+    /// How many of them each VNF gets.
+    pub new_sites: Vec<usize>,
+    /// Sites where each VNF runs already.
+    pub existing: Vec<Vec<usize>>,
+}
+
+impl Search {
+    /// The candidates of an instance whose VNFs are deployed at existing and candidate sites.
+    pub fn new(instance: &Instance, new_sites: &[usize], candidates: Vec<Vec<usize>>) -> Search {
+        let existing = instance
+            .vnfs
+            .iter()
+            .zip(&candidates)
+            .map(|(vnf, new)| {
+                vnf.deployments
+                    .iter()
+                    .map(|(s, _)| *s as usize)
+                    .filter(|s| !new.contains(s))
+                    .collect()
+            })
+            .collect();
+        Search {
+            candidates,
+            new_sites: new_sites.to_vec(),
+            existing,
+        }
+    }
+
+    /// Improves a placement, or finds one from nothing, by moving one new site of each VNF at a time.
+    /// `stop` ends the search once there is a complete placement.
+    pub fn improve(
+        &self,
+        relaxation: &Relaxation<'_>,
+        start: &[Vec<usize>],
+        stop: &dyn Fn() -> bool,
+    ) -> Vec<Vec<usize>> {
+        let mut placed: Vec<Vec<usize>> = if start.is_empty() {
+            vec![Vec::new(); self.new_sites.len()]
+        } else {
+            start.to_vec()
+        };
+        let mut best = placed.clone();
+        let mut best_total = f64::INFINITY;
+        let slots = self.new_sites.iter().copied().max().unwrap_or(0);
+        for sweep in 0..SWEEPS.max(2 * slots) {
+            if best_total.is_finite() && stop() {
+                return best;
+            }
+            let slot = sweep % slots.max(1);
+            let (total, totals) = relaxation.moves(self, &placed, slot);
+            let complete = placed
+                .iter()
+                .zip(&self.new_sites)
+                .all(|(p, n)| p.len() == *n);
+            if complete && total < best_total {
+                best_total = total;
+                best.clone_from(&placed);
+            }
+            for vnf in 0..placed.len() {
+                // Half of the VNFs stay in each sweep, so that two do not chase each other.
+                if slot >= self.new_sites[vnf]
+                    || (placed[vnf].len() > slot && (vnf + sweep / slots.max(1)) % 2 == 0)
+                {
+                    continue;
+                }
+                let taken = |site: usize| {
+                    placed[vnf]
+                        .iter()
+                        .enumerate()
+                        .any(|(k, s)| *s == site && k != slot)
+                };
+                let free = self.candidates[vnf].iter().copied().filter(|&s| !taken(s));
+                let choice = free.min_by(|&a, &b| totals[vnf][a].total_cmp(&totals[vnf][b]));
+                if let Some(site) = choice {
+                    if placed[vnf].len() > slot {
+                        placed[vnf][slot] = site
+                    } else {
+                        placed[vnf].push(site)
+                    }
+                }
+            }
+        }
+        if best_total.is_infinite() {
+            return placed;
+        }
+        if relaxation.instance.commodities.len() * best.len() <= POLISHED {
+            self.polish(relaxation, &mut best, best_total);
+        }
+        best
+    }
+
+    /// Moves one new site at a time for as long as any single move gains.
+    fn polish(&self, relaxation: &Relaxation<'_>, placed: &mut [Vec<usize>], mut total: f64) {
+        let mut gained = true;
+        while gained {
+            gained = false;
+            for vnf in 0..placed.len() {
+                for slot in 0..placed[vnf].len() {
+                    let (_, totals) = relaxation.moves(self, placed, slot);
+                    let free = self.candidates[vnf]
+                        .iter()
+                        .copied()
+                        .filter(|s| !placed[vnf].contains(s));
+                    let best = free.min_by(|&a, &b| totals[vnf][a].total_cmp(&totals[vnf][b]));
+                    if let Some(site) = best.filter(|&s| totals[vnf][s] < total * (1.0 - 1e-9)) {
+                        (placed[vnf][slot], total, gained) = (site, totals[vnf][site], true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Every chain on its fastest route under a placement, capacities ignored.
+    pub fn fastest(&self, instance: &Instance, placed: &[Vec<usize>]) -> Solution {
+        let relaxation = Relaxation::new(instance, &vec![0.0; instance.rows()]);
+        let open = self.open(placed);
+        let mut scratch = Scratch::default();
+        let mut flows = Vec::with_capacity(instance.commodities.len());
+        let mut value = 0.0;
+        for c in 0..instance.commodities.len() {
+            value += relaxation.cheapest(c, &open, None, &mut scratch);
+            let route = relaxation.with_ends(&instance.commodities[c], &scratch.sites);
+            flows.push(Flow {
+                commodity: c,
+                route,
+                fraction: 1.0,
+            });
+        }
+        Solution {
+            status: Status::Feasible,
+            objective: Objective::Latency,
+            value,
+            bound: None,
+            seconds: 0.0,
+            flows,
+        }
+    }
+
+    /// Sites where each VNF runs under a placement.
+    pub fn open(&self, placed: &[Vec<usize>]) -> Vec<Vec<usize>> {
+        let both = self.existing.iter().zip(placed);
+        both.map(|(old, new)| [&old[..], new].concat()).collect()
+    }
+}
