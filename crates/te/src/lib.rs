@@ -20,6 +20,7 @@ pub mod lp;
 pub mod model;
 pub mod network;
 pub mod online;
+mod parallel;
 pub mod plan;
 pub mod random;
 pub mod result;

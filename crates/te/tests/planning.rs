@@ -99,6 +99,29 @@ fn cloud_plans_agree_with_highs_and_beat_an_even_spread() {
     );
 }
 
+#[test]
+fn a_cloud_plan_without_time_is_no_worse_than_an_even_spread() {
+    let hurried = Options {
+        time_limit: std::time::Duration::ZERO,
+        ..options(1e-6)
+    };
+    let mut spread = 0;
+    for seed in 9000..9080 {
+        let model = random_model(seed);
+        let Ok(plan) = cloud::plan(&model, 300.0, &hurried, &Monitor::default()) else {
+            continue;
+        };
+        assert!(plan.solution.value >= plan.uniform, "seed {seed}");
+        let planned = Instance::new(&plan.model, Demand::Full).expect("background fits");
+        assert_eq!(
+            checked(&plan.model, &planned, &plan.solution).violations,
+            Vec::<String>::new()
+        );
+        spread += usize::from(plan.added.iter().all(|a| *a == plan.added[0]));
+    }
+    assert!(spread > 5, "{spread} are the even spread");
+}
+
 /// All ways to choose `count` of `from`.
 fn choices(from: &[usize], count: usize) -> Vec<Vec<usize>> {
     if count == 0 {

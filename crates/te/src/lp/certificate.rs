@@ -12,8 +12,12 @@
 use crate::instance::Instance;
 use crate::kernel::{Scratch, cheapest};
 use crate::lp::columns::Costing;
+use crate::parallel::in_parts;
 use crate::solution::Objective;
 use crate::tables::{IMPOSSIBLE, Tables};
+
+/// Commodities from which a sweep is shared by threads.
+const MANY: usize = 2000;
 
 /// What a sweep found for one commodity that can be improved.
 pub struct Candidate {
@@ -66,33 +70,8 @@ pub fn sweep(
         &unit_prices(instance, price),
         latency_weight(costing),
     );
-    let count = instance.commodities.len();
-    let share = count.div_ceil(threads.max(1)).max(1);
-    let part = |first: usize| {
-        sweep_part(
-            instance,
-            costing,
-            &tables,
-            current,
-            threshold,
-            first..(first + share).min(count),
-        )
-    };
-    let parts: Vec<Sweep> = if threads <= 1 || count < 2000 {
-        (0..count).step_by(share).map(part).collect()
-    } else {
-        std::thread::scope(|scope| {
-            let part = &part;
-            let handles: Vec<_> = (0..count)
-                .step_by(share)
-                .map(|first| scope.spawn(move || part(first)))
-                .collect();
-            handles
-                .into_iter()
-                .map(|h| h.join().expect("a sweep does not panic"))
-                .collect()
-        })
-    };
+    let part = |range| sweep_part(instance, costing, &tables, current, threshold, range);
+    let parts = in_parts(instance.commodities.len(), threads, MANY, part);
     let total: f64 = price.iter().sum();
     let mut sum = Sweep {
         bound: 0.0,

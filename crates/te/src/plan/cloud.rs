@@ -1,5 +1,7 @@
 //! Cloud capacity planning: where to add compute so that the demands can grow most.
 
+use std::time::Instant;
+
 use crate::error::Infeasible;
 use crate::instance::{Demand, Instance};
 use crate::lp::{self, Monitor, Options};
@@ -34,7 +36,7 @@ pub fn with_capacity(model: &Model, added: &[f64]) -> Model {
     planned
 }
 
-/// Plans where to add `capacity` load units.
+/// Plans where to add `capacity` load units. However short the time, the plan is no worse than an even spread.
 ///
 /// # Errors
 /// As [`lp::solve`]; also a model without sites.
@@ -51,31 +53,44 @@ pub fn plan(
             message,
         });
     }
+    let start = Instant::now();
     let instance = Instance::new(model, Demand::Full)?;
-    let (mut solution, shares) = lp::expand(model, &instance, capacity, options, monitor)?;
-    let added: Vec<f64> = shares.iter().map(|share| share * capacity).collect();
-    let planned = with_capacity(model, &added);
+    let even = vec![capacity / model.sites.len() as f64; model.sites.len()];
+    let spread = routed(model, &even, options, monitor)?;
+    let rest = Options {
+        time_limit: options.time_limit.saturating_sub(start.elapsed()),
+        ..options.clone()
+    };
+    let (mut solution, shares) = lp::expand(model, &instance, capacity, &rest, monitor)?;
+    let mut added: Vec<f64> = shares.iter().map(|share| share * capacity).collect();
+    let mut planned = with_capacity(model, &added);
     let planned_instance = Instance::new(&planned, Demand::Full)?;
     solution.value = value(&planned_instance, Objective::Scale, &solution.flows);
+    // A search that was cut short may not have come so far yet.
+    if spread.value > solution.value {
+        (added, solution.value, solution.flows) = (even, spread.value, spread.flows);
+        planned = with_capacity(model, &added);
+    }
+    solution.seconds = start.elapsed().as_secs_f64();
     if solution.gap().is_some_and(|gap| gap <= options.gap) {
         solution.status = Status::Optimal;
     }
-    let even = with_capacity(
-        model,
-        &vec![capacity / model.sites.len() as f64; model.sites.len()],
-    );
-    let uniform = lp::solve(
-        &even,
-        &Instance::new(&even, Demand::Full)?,
-        Objective::Scale,
-        options,
-        monitor,
-    )?
-    .value;
     Ok(CloudPlan {
         model: planned,
         added,
         solution,
-        uniform,
+        uniform: spread.value,
     })
+}
+
+/// The largest factor, and its routing, when capacity is added in a given way.
+fn routed(
+    model: &Model,
+    added: &[f64],
+    options: &Options,
+    monitor: &Monitor<'_>,
+) -> Result<Solution, Infeasible> {
+    let model = with_capacity(model, added);
+    let instance = Instance::new(&model, Demand::Full)?;
+    lp::solve(&model, &instance, Objective::Scale, options, monitor)
 }

@@ -12,6 +12,7 @@ use super::pricing::{Prices, Segment};
 use crate::instance::{Instance, NONE};
 use crate::lp::interior::{Master, Point};
 use crate::lp::{Monitor, Options, Progress};
+use crate::parallel::in_parts;
 use crate::solution::Status;
 
 /// Most rounds.
@@ -418,6 +419,9 @@ impl<'a> Solver<'a> {
     }
 }
 
+/// Commodities from which pricing is shared by threads.
+const MANY: usize = 64;
+
 /// The cheapest trajectory of every commodity, on several threads.
 fn cheapest_of_all(
     prices: &Prices<'_>,
@@ -425,26 +429,13 @@ fn cheapest_of_all(
     constant: bool,
     threads: usize,
 ) -> Vec<Option<(f64, Vec<Segment>)>> {
-    let share = count.div_ceil(threads.max(1)).max(1);
-    let part = |first: usize| -> Vec<_> {
-        (first..(first + share).min(count))
-            .map(|c| prices.cheapest(c, constant))
-            .collect()
+    let part = |range: std::ops::Range<usize>| -> Vec<_> {
+        range.map(|c| prices.cheapest(c, constant)).collect()
     };
-    if threads <= 1 || count < 64 {
-        return (0..count).step_by(share).flat_map(part).collect();
-    }
-    std::thread::scope(|scope| {
-        let part = &part;
-        let handles: Vec<_> = (0..count)
-            .step_by(share)
-            .map(|first| scope.spawn(move || part(first)))
-            .collect();
-        handles
-            .into_iter()
-            .flat_map(|h| h.join().expect("pricing does not panic"))
-            .collect()
-    })
+    in_parts(count, threads, MANY, part)
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Sorts the entries of the column that is being added by local row.
