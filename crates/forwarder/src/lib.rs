@@ -4,11 +4,13 @@
 //! [`pipeline`] takes a frame, [`arrival`] finds out which service path, stage and direction it is at, the flow
 //! table or [`rules`] say where it goes, and [`departure`] sends it there. None of these knows DPDK: they work
 //! on anything that is a [`frame::Frame`], so that tests and fuzzers run the same code as ports do.
-//! [`worker`] joins them to ports; [`control`] brings rules and takes reports.
+//! [`worker`] joins them to ports; [`control`] brings rules and takes reports. Where there are several workers, [`home`] says whose a
+//! packet is, and [`handover`] brings it there.
 //!
 //! Invariants:
 //! - A frame ends in exactly one of: sent, consumed as control (ARP, echo, …), kept for a neighbour, or one drop counter.
 //! - Rules change between two bursts, as a whole.
+//! - A connection's flow entries are with one worker, and no two workers share anything but rings.
 //! - The packet path allocates only where a packet is answered, fragmented or kept.
 
 mod announce;
