@@ -204,6 +204,10 @@ impl<F: Frame> Handover<F> {
             total += count;
             self.take_from(at, count, pipeline, rules, now, out);
         }
+        // All that the other processor's cache has is asked for at once.
+        for frame in self.arrived.iter().flatten() {
+            frame.fetch_start();
+        }
         for (port, frames) in self.arrived.iter_mut().enumerate() {
             if frames.is_empty() {
                 continue;
@@ -251,7 +255,10 @@ impl<F: Frame> Handover<F> {
                             pipeline.put_away(rules, port, frame, errand, now, &mut out.away)
                         }
                     };
-                    self.arrived[port].extend(frame);
+                    if let Some(frame) = frame {
+                        frame.fetch_description();
+                        self.arrived[port].push(frame);
+                    }
                 }
                 Handed::Leaving { port, frame } => match position(port) {
                     Some(port) => self.leaving[port].push(frame),
@@ -310,6 +317,23 @@ impl<F: Frame> Handover<F> {
         true
     }
 
+    /// A worker's round with the others when every worker has a queue of every port: hands over what is theirs, and takes
+    /// and steers what is its own. Returns how much it took. `now` is in seconds.
+    pub fn exchange(
+        &mut self,
+        pipeline: &mut Pipeline<F>,
+        rules: &Rules,
+        now: u32,
+        out: &mut Output<F>,
+    ) -> usize {
+        self.put(out);
+        let taken = self.take(pipeline, rules, now, out);
+        // Fragments go on from here, and neighbours have spoken.
+        self.put(out);
+        self.flush(&mut pipeline.counters);
+        taken
+    }
+
     /// Puts all that waits into the rings. What finds no room is dropped and counted.
     pub fn flush(&mut self, counters: &mut Counters) {
         for line in self.lines.iter_mut().flatten() {
@@ -341,5 +365,106 @@ impl<F> Line<F> {
             }
         }
         self.bell.ring_if_asleep();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::HeapFrame;
+    use crate::pipeline::{Away, Settings};
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    fn port(number: u32, workers: &[usize]) -> PortWorkers {
+        PortWorkers {
+            number,
+            workers: workers.to_vec(),
+        }
+    }
+
+    fn pipeline() -> Pipeline<HeapFrame> {
+        let settings = Settings {
+            memory_v4: 1 << 18,
+            memory_v6: 1 << 20,
+            hash_key: [3; 16],
+        };
+        Pipeline::new(&settings, &Rules::empty()).unwrap()
+    }
+
+    fn pair() -> [Handover<HeapFrame>; 2] {
+        let all: Result<[_; 2], _> = Handover::among(2).unwrap().try_into();
+        all.unwrap_or_else(|_| panic!("two workers"))
+    }
+
+    fn count<'a>(counters: impl Iterator<Item = (&'a str, u64)>, name: &str) -> u64 {
+        counters
+            .filter(|(one, _)| *one == name)
+            .map(|(_, count)| count)
+            .sum()
+    }
+
+    #[test]
+    fn what_finds_no_room_is_dropped_and_counted() {
+        let [mut from, _to] = pair();
+        from.rules_changed(&[port(0, &[0, 1])]);
+        let mut out = Output::default();
+        for _ in 0..RING + 10 {
+            out.away.push(Away {
+                worker: 1,
+                errand: Errand::Steer,
+                port: 0,
+                frame: HeapFrame::new(&[0; 60]),
+            });
+        }
+        let mut counters = Counters::default();
+        from.put(&mut out);
+        from.flush(&mut counters);
+        assert_eq!(count(counters.events(), "handed_over"), RING as u64);
+        assert_eq!(
+            counters.drops().collect::<Vec<_>>(),
+            [("handover_full", 10)]
+        );
+    }
+
+    #[test]
+    fn frames_leave_by_the_worker_that_has_the_port() {
+        let [mut from, mut to] = pair();
+        from.rules_changed(&[port(5, &[1]), port(6, &[])]);
+        // The other worker has newer rules, in which the port has another position.
+        to.rules_changed(&[port(9, &[0]), port(5, &[1])]);
+        let (mut pipeline, mut out) = (pipeline(), Output::default());
+        let mut frames = vec![HeapFrame::new(&[7; 60])];
+        assert!(from.leave_to_others(0, &mut frames) && frames.is_empty());
+        from.flush(&mut Counters::default());
+        assert_eq!(to.take(&mut pipeline, &Rules::empty(), 1, &mut out), 1);
+        assert_eq!(to.leaving[1].len(), 1);
+        assert_eq!(to.leaving[1][0].data(), [7; 60]);
+
+        let mut frames = vec![HeapFrame::new(&[8; 60])];
+        assert!(!from.leave_to_others(1, &mut frames), "nobody has it");
+        assert_eq!(frames.len(), 1, "it is still the caller's");
+        // The port is gone when the frame is there.
+        assert!(from.leave_to_others(0, &mut frames));
+        from.flush(&mut Counters::default());
+        to.rules_changed(&[port(9, &[0])]);
+        to.take(&mut pipeline, &Rules::empty(), 1, &mut out);
+        assert_eq!(count(pipeline.counters.drops(), "port_full"), 1);
+    }
+
+    #[test]
+    fn a_sleeping_worker_is_woken_and_a_waking_one_left_alone() {
+        let bell = Bell::new().unwrap();
+        let rings = |bell: &Bell| {
+            let mut descriptors = [PollFd::new(bell.as_fd(), PollFlags::POLLIN)];
+            poll(&mut descriptors, PollTimeout::ZERO).unwrap() == 1
+        };
+        bell.ring_if_asleep();
+        assert!(!rings(&bell));
+        assert!(!bell.lie_down(|| true), "there is work");
+        assert!(bell.lie_down(|| false));
+        bell.ring_if_asleep();
+        assert!(rings(&bell));
+        bell.get_up();
+        assert!(!rings(&bell));
     }
 }

@@ -77,7 +77,11 @@ impl Team {
         for mut burst in bursts {
             let receiver = self.draw.below(self.pipelines.len());
             let mut out = Output::default();
-            self.pipelines[receiver].process_burst(rules, port, &mut burst, now, &mut out);
+            let pipeline = &mut self.pipelines[receiver];
+            if pipeline.follows_probe() {
+                pipeline.follow_probes(rules, port, &mut burst, false, now, &mut out);
+            }
+            pipeline.process_burst(rules, port, &mut burst, now, &mut out);
             assert!(burst.is_empty(), "every frame is taken");
             self.finish(receiver, out, &mut all);
             self.settle(rules, now, &mut all);

@@ -5,9 +5,12 @@
 //! sums of all counters, but for those of neighbours, whom each worker asks itself; and there must be the same flow entries.
 
 use crate::equal::{drawn_again, drawn_frames, sorted};
+use crate::frames::{packet, tuple};
 use crate::network::{Delivery, Network, Service};
-use crate::plan::Plan;
+use crate::plan::{Plan, chain, instance};
 use crate::random::{Draw, change, platform};
+use contracts::forwarder::TraceRequest;
+use forwarder::trace::Trace;
 use std::collections::BTreeMap;
 use wire::{FiveTuple, IpPacket};
 
@@ -124,4 +127,45 @@ fn several_workers_come_to_the_same_as_one() {
     }
     assert!(passed > 200 * rounds as usize, "{passed} packets passed");
     assert!(handed > 200 * rounds, "{handed} packets were handed over");
+}
+
+#[test]
+fn a_probe_is_followed_through_whichever_workers_it_passes() {
+    let vnfs = vec![vec![instance(1, "a", 100)]];
+    let plan = Plan::new(2, chain(0, vnfs, 1));
+    let mut network = Network::with_workers(plan.clone(), 3, 5);
+    for number in 0..20u8 {
+        let mark = [number + 1; 16];
+        let request = TraceRequest {
+            probe: mark.to_vec(),
+            limit: 100,
+            ..Default::default()
+        };
+        let trace = Trace::new(&request).unwrap();
+        for node in &mut network.nodes {
+            for pipeline in &mut node.team.as_mut().unwrap().pipelines {
+                pipeline.trace = Some(trace.clone());
+            }
+        }
+        let source = format!("10.1.0.{}", 2 + number);
+        let shown = tuple(&source, 1000, "10.2.0.9", 443, wire::udp::PROTOCOL);
+        let mut probe = packet(&shown, 0, 40);
+        let end = probe.len() - 16;
+        probe[end..].copy_from_slice(&mark);
+        let delivered = network.send(&plan.chains[0].ingress, &probe);
+        assert_eq!(delivered.len(), 1, "probe {number}");
+        let mut hops: Vec<(String, u32, bool)> = Vec::new();
+        for node in &mut network.nodes {
+            for pipeline in &mut node.team.as_mut().unwrap().pipelines {
+                let trace = pipeline.trace.take().unwrap();
+                let told = trace.into_hops().into_iter();
+                hops.extend(told.map(|hop| (hop.site, hop.stage, hop.dropped)));
+            }
+        }
+        hops.sort();
+        let hop = |site: &str, stage| (site.to_string(), stage, false);
+        let expected = [hop("site0", 1), hop("site1", 1), hop("site1", 2)];
+        assert_eq!(hops, expected, "probe {number}");
+    }
+    assert!(network.event("handed_over") > 20);
 }

@@ -1,0 +1,32 @@
+//! Devices that can spread packets over queues get several, others one.
+
+use dpdk::{Environment, Mbuf, Pool, Port};
+
+#[test]
+fn a_device_that_can_spread_packets_gets_a_queue_for_each_worker() {
+    let words = [
+        "--no-huge",
+        "--no-shconf",
+        "--no-telemetry",
+        "--no-pci",
+        "--log-level=error",
+        "-m",
+        "32",
+    ];
+    let words: Vec<String> = words.map(String::from).to_vec();
+    let environment = Environment::start(&words).expect("DPDK starts");
+    let pool = Pool::new(&environment, "packets", 4_095, 2176).expect("there is memory");
+    // The null device claims to spread, and delivers on every queue.
+    let (port, mut queues) = Port::open_spread("net_null0", &pool, 3, 64).expect("it opens");
+    assert_eq!(queues.len(), 3);
+    for queue in &mut queues {
+        let mut packets: Vec<Mbuf> = Vec::new();
+        assert!(queue.receive(&mut packets) > 0);
+        let count = packets.len();
+        assert_eq!(queue.send(&mut packets), count);
+    }
+    port.close(queues).expect("it closes");
+    let (port, queues) = Port::open_spread("net_ring0", &pool, 3, 64).expect("it opens");
+    assert_eq!(queues.len(), 1, "a ring cannot spread");
+    port.close(queues).expect("it closes");
+}
