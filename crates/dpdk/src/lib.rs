@@ -12,5 +12,5 @@ mod mbuf;
 mod port;
 
 pub use environment::{Environment, EnvironmentError};
-pub use mbuf::{Mbuf, Pool};
+pub use mbuf::{KnownThread, Mbuf, Pool};
 pub use port::{Port, PortError, Queue};

@@ -2,6 +2,7 @@
 
 use crate::Environment;
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
 
@@ -25,6 +26,20 @@ pub(crate) struct RawMbuf {
 }
 
 const VLAN_STRIPPED: u64 = 1 << 6;
+/// Bytes of a line of the cache.
+const CACHE_LINE: usize = 64;
+
+#[inline]
+fn fetch_to_write(address: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_ET0>(address.cast::<i8>());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
 
 unsafe extern "C" {
     fn sb_pool_create(name: *const c_char, count: c_uint, data_room: u16) -> *mut c_void;
@@ -32,6 +47,8 @@ unsafe extern "C" {
     fn sb_mbuf_alloc(pool: *mut c_void) -> *mut RawMbuf;
     fn sb_mbuf_free(mbuf: *mut RawMbuf);
     fn sb_mbuf_linearize(mbuf: *mut RawMbuf) -> c_int;
+    fn rte_thread_register() -> c_int;
+    fn rte_thread_unregister();
 }
 
 /// Buffers that ports receive into. It lives as long as the process.
@@ -64,8 +81,27 @@ impl Pool {
         NonNull::new(unsafe { sb_mbuf_alloc(self.0.as_ptr()) }).map(Mbuf)
     }
 
+    /// Gives the calling thread a small store of buffers of every pool, so that threads do not meet at the pools for each
+    /// buffer. Nothing when DPDK has no place for another thread, or knows this one; it can do without.
+    pub fn register_thread(&self) -> Option<KnownThread> {
+        // SAFETY: DPDK has started, as there is a pool.
+        let result = unsafe { rte_thread_register() };
+        (result == 0).then_some(KnownThread(PhantomData))
+    }
+
     pub(crate) fn as_ptr(&self) -> *mut c_void {
         self.0.as_ptr()
+    }
+}
+
+/// A thread with a store of buffers, until this is dropped, by the same thread.
+#[derive(Debug)]
+pub struct KnownThread(PhantomData<*const ()>);
+
+impl Drop for KnownThread {
+    fn drop(&mut self) {
+        // SAFETY: this thread was registered, and is no longer afterwards.
+        unsafe { rte_thread_unregister() }
     }
 }
 
@@ -202,6 +238,22 @@ impl Mbuf {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = raw;
+    }
+
+    /// Asks the cache for what describes the packet, to change it. For packets that another processor had last.
+    #[inline]
+    pub fn fetch_description(&self) {
+        fetch_to_write(self.0.as_ptr().cast());
+    }
+
+    /// Asks the cache for the packet's first bytes and those in front of them, to change them; the description should be
+    /// there ([`Mbuf::fetch_description`]).
+    #[inline]
+    pub fn fetch_start(&self) {
+        let raw = self.raw();
+        let start = raw.buf_addr.wrapping_add(usize::from(raw.data_off));
+        fetch_to_write(start);
+        fetch_to_write(start.wrapping_sub(CACHE_LINE));
     }
 
     /// Whether the device took an IEEE 802.1Q tag out of the frame.

@@ -31,6 +31,14 @@ pub trait Frame: Sized {
     #[inline]
     fn prefetch(&self) {}
 
+    /// Asks the cache for the description of a frame that another processor had last.
+    #[inline]
+    fn fetch_description(&self) {}
+
+    /// Asks the cache for its first bytes, and room in front of them, after [`Frame::fetch_description`].
+    #[inline]
+    fn fetch_start(&self) {}
+
     /// Leaves the `length` bytes behind the first `skip`, and adds `header` bytes of any value in front of them; false when
     /// there is no room for these.
     #[inline]
@@ -77,6 +85,14 @@ impl Frame for dpdk::Mbuf {
     #[inline]
     fn prefetch(&self) {
         dpdk::Mbuf::prefetch(self);
+    }
+    #[inline]
+    fn fetch_description(&self) {
+        dpdk::Mbuf::fetch_description(self);
+    }
+    #[inline]
+    fn fetch_start(&self) {
+        dpdk::Mbuf::fetch_start(self);
     }
     #[inline]
     fn reframe(&mut self, skip: usize, length: usize, header: usize) -> bool {

@@ -105,6 +105,7 @@ impl Worker {
 
     /// Moves packets until told to stop.
     pub fn run(mut self) {
+        let _known = self.transfer.register_thread();
         let mut output = Output::default();
         let mut burst = Vec::with_capacity(64);
         let (mut idle, mut round) = (0u32, 0u32);

@@ -3,7 +3,7 @@
 use crate::counters::{Counters, Drop};
 use crate::pipeline::Output;
 use crate::ports::Queue;
-use dpdk::{Mbuf, Pool};
+use dpdk::{KnownThread, Mbuf, Pool};
 use packet_socket::{BATCH, Frame, Outgoing, Scratch, Socket};
 
 /// What moving packets needs: buffers.
@@ -20,6 +20,11 @@ impl Transfer {
             scratch: Scratch::default(),
             segment: Vec::new(),
         }
+    }
+
+    /// To be called by the thread that moves packets, which keeps what it gets.
+    pub(super) fn register_thread(&self) -> Option<KnownThread> {
+        self.pool.register_thread()
     }
 
     /// Receives a burst behind what is in `burst`; returns how many packets there were, also such as are dropped here.
