@@ -11,6 +11,11 @@ use std::fs;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_switchboard-forwarder");
 
+/// How many workers forwarders have here: one, unless SWITCHBOARD_TEST_WORKERS says otherwise.
+fn workers() -> String {
+    std::env::var("SWITCHBOARD_TEST_WORKERS").unwrap_or_else(|_| "1".into())
+}
+
 /// Both forwarders, following rules files.
 struct Site {
     forwarders: Vec<Background>,
@@ -28,7 +33,11 @@ impl Site {
         for name in ["east", "west"] {
             site.forwarders.push(Background::start(
                 name,
-                &format!("{PROGRAM} --site {name} --name f1 --rules /run/{name}.pb --status /run/{name}.status.pb"),
+                &format!(
+                    "{PROGRAM} --site {name} --name f1 --rules /run/{name}.pb --status /run/{name}.status.pb \
+                     --workers {}",
+                    workers()
+                ),
             ));
         }
         site.await_applied();
@@ -271,7 +280,9 @@ fn a_forwarder_that_is_killed_forwards_again_at_once_while_the_bus_is_away() {
         site.forwarders.push(Background::start(
             "west",
             &format!(
-                "{PROGRAM} --site west --name f1 --credentials /run/credentials.json --state-directory /run/state"
+                "{PROGRAM} --site west --name f1 --credentials /run/credentials.json --state-directory /run/state \
+                 --workers {}",
+                workers()
             ),
         ));
         eventually("the west forwards again", || {

@@ -114,7 +114,10 @@ fn run(arguments: Arguments) -> Result<(), String> {
         rows::latency::measure(&bench, &mut results);
     }
     if wanted("two_cores") {
-        results.leave_out("two_cores", "the forwarder has one worker");
+        results.leave_out(
+            "two_cores",
+            "cargo bench -p switchboard-forwarder --bench workers measures it",
+        );
     }
     results.write(&arguments.output);
     figures::draw(&results, &arguments.output);
