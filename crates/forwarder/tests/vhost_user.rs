@@ -75,11 +75,15 @@ impl Bench {
     fn start_forwarder(&mut self) -> usize {
         let file = |name: &str| self.directory.join(name).to_string_lossy().into_owned();
         let (rules, status) = (file("rules"), file("status"));
+        // Each of the guest's ports has one queue: where there are several workers, most hand over what leaves there.
+        let workers = std::env::var("SWITCHBOARD_TEST_WORKERS").unwrap_or_else(|_| "1".into());
         let arguments = [
             "--site",
             "s",
             "--name",
             "f",
+            "--workers",
+            &workers,
             "--rules",
             &rules,
             "--status",
