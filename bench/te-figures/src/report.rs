@@ -1,49 +1,21 @@
-//! The numbers of the figures in the form of all benches.
+//! The numbers of a figure, as a table for programs.
 
-use std::path::Path;
-
-use te::json::Writer;
+use std::fmt::Write;
 
 use crate::chart::Figure;
 
 /// Digits kept: what the exact solver's gap leaves meaningful, and the same on every processor.
 const DIGITS: i32 = 5;
 
-/// The numbers as JSON. The commit is the last one that changed what is measured, so that a second run gives the same bytes.
-pub fn json(root: &Path, figures: &[Figure]) -> String {
-    let measured = ["crates/te", "bench/te-figures"];
-    let git = std::process::Command::new("git")
-        .arg("-C")
-        .arg(root)
-        .args(["log", "-1", "--format=%H", "--"])
-        .args(measured)
-        .output();
-    let commit = git
-        .map(|o| String::from_utf8_lossy(&o.stdout).trim().to_owned())
-        .unwrap_or_default();
-    let mut writer = Writer::new();
-    writer.object(|w| {
-        w.name("bench")
-            .text("te-figures")
-            .name("commit")
-            .text(&commit);
-        w.name("machine").text("none: no figure depends on time");
-        w.name("figures").list(|w| {
-            for figure in figures {
-                for series in &figure.series {
-                    for (x, y) in &series.points {
-                        let name = format!("figure_{}_{}", figure.name, figure.backbone);
-                        w.line().object(|w| {
-                            w.name("name").text(&name).name("series").text(series.name);
-                            w.name("at").number(*x).name("value").number(round(*y));
-                            w.name("unit").text(figure.unit);
-                        });
-                    }
-                }
-            }
-        });
-    });
-    writer.finish()
+/// The numbers as CSV: a line for each point, the axes' names as heading.
+pub fn csv(figure: &Figure) -> String {
+    let mut text = format!("series,\"{}\",\"{}\"\n", figure.x, figure.y);
+    for series in &figure.series {
+        for (x, y) in &series.points {
+            writeln!(text, "{},{x},{}", series.name, round(*y)).expect("a string takes all");
+        }
+    }
+    text
 }
 
 fn round(value: f64) -> f64 {

@@ -1,0 +1,152 @@
+//! Workloads on a backbone, and what solves them.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use te::generate::{Options, generate};
+use te::lp::{self, Monitor, Progress};
+use te::model::{Ends, Model};
+
+use crate::chart::{Figure, Series};
+
+/// A backbone and the size of the workloads on it.
+pub struct Setup {
+    /// Nodes and links.
+    pub backbone: Model,
+    /// Its name in names of figures.
+    pub name: &'static str,
+    /// Its name in titles.
+    pub title: &'static str,
+    /// Chains of each workload.
+    pub chains: usize,
+    /// Seeds 1 to this; the median is drawn.
+    pub seeds: u64,
+}
+
+/// Gap of the exact solver; below what a figure can show.
+pub const GAP: f64 = 1e-3;
+
+/// Share of an access link that its own node's chains fill at most.
+const ACCESS_FILL: f64 = 0.3;
+
+/// Time after which a solve says how far it is, and between two such lines.
+const SAY_EVERY: Duration = Duration::from_secs(10);
+
+impl Setup {
+    /// A workload on the backbone.
+    pub fn workload(&self, seed: u64, change: impl FnOnce(&mut Options)) -> Model {
+        let mut options = Options {
+            chains: self.chains,
+            seed,
+            ..Options::default()
+        };
+        change(&mut options);
+        let mut model =
+            generate(&self.backbone, &options).expect("options in range on a connected backbone");
+        widen_access(&mut model);
+        model
+    }
+
+    /// The median over seeds.
+    pub fn median(&self, of: impl Fn(u64) -> f64) -> f64 {
+        let mut values: Vec<f64> = (1..=self.seeds).map(of).collect();
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    }
+
+    /// A figure without lines yet.
+    pub fn figure(&self, name: &'static str, title: &str, axes: [&'static str; 2]) -> Figure {
+        Figure {
+            title: format!("{name}: {title} ({})", self.title),
+            x: axes[0],
+            y: axes[1],
+            log_x: false,
+            log_y: false,
+            near: false,
+            series: Vec::new(),
+        }
+    }
+
+    /// A line's points, each printed when it is measured. Where `of` gives none the line has no point.
+    pub fn series(
+        &self,
+        name: &'static str,
+        at: &[f64],
+        of: impl Fn(f64) -> Option<f64>,
+    ) -> Series {
+        let mut points = Vec::new();
+        for &x in at {
+            let start = Instant::now();
+            let y = of(x);
+            let seconds = start.elapsed().as_secs_f64();
+            match y {
+                Some(y) => {
+                    eprintln!("  {}: {name} at {x}: {y:.5} ({seconds:.1} s)", self.title);
+                    points.push((x, y));
+                }
+                None => eprintln!("  {}: {name} at {x}: not carried", self.title),
+            }
+        }
+        Series { name, points }
+    }
+
+    /// Calls `solve` with a monitor that says how far it is.
+    pub fn watched<T>(&self, what: &str, solve: impl FnOnce(&Monitor<'_>) -> T) -> T {
+        let said = Mutex::new(Duration::ZERO);
+        let report = |p: &Progress| {
+            let mut said = said.lock().expect("nothing panics here");
+            if p.elapsed.abs_diff(*said) >= SAY_EVERY {
+                *said = p.elapsed;
+                let (seconds, gap) = (p.elapsed.as_secs_f64(), p.gap);
+                eprintln!("    {}, {what}: {seconds:.0} s, gap {gap:.1e}", self.title);
+            }
+        };
+        solve(&Monitor {
+            report: Some(&report),
+            interrupt: None,
+        })
+    }
+}
+
+/// Gives the links of nodes with one neighbour room for the chains that begin and end there. No routing avoids these links,
+/// so one that is too small would decide every figure of throughput alone.
+fn widen_access(model: &mut Model) {
+    let mut neighbours = vec![BTreeSet::new(); model.nodes.len()];
+    for link in &model.links {
+        neighbours[link.from].insert(link.to);
+    }
+    let mut sent = vec![0.0; model.nodes.len()];
+    let mut received = vec![0.0; model.nodes.len()];
+    for chain in &model.chains {
+        let last = chain.vnfs.len();
+        if let (Ends::Any(ingress), Ends::Any(egress)) = (&chain.ingress, &chain.egress) {
+            sent[ingress[0]] += chain.forward_mbps[0];
+            received[ingress[0]] += chain.reverse_mbps[0];
+            sent[egress[0]] += chain.reverse_mbps[last];
+            received[egress[0]] += chain.forward_mbps[last];
+        }
+    }
+    for link in &mut model.links {
+        let mut own: f64 = 0.0;
+        if neighbours[link.from].len() == 1 {
+            own = own.max(sent[link.from]);
+        }
+        if neighbours[link.to].len() == 1 {
+            own = own.max(received[link.to]);
+        }
+        let needed = (own + link.background_mbps) / ACCESS_FILL;
+        if own > 0.0 && link.bandwidth_mbps < needed {
+            link.bandwidth_mbps = needed;
+        }
+    }
+}
+
+/// Options of the exact solver. No solve comes near the limit of time, so that nothing depends on it.
+pub fn options(gap: f64) -> lp::Options {
+    lp::Options {
+        gap,
+        time_limit: Duration::from_secs(3600),
+        threads: 1,
+    }
+}
