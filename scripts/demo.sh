@@ -67,7 +67,7 @@ printf '%-34s %9s ms %9s Mbit/s\n' 'host to server, through the chain' "$chain_t
 heading "The laboratory runs on. Try next:"
 cat <<END
   export PATH=$PWD/bin:\$PATH
-  switchboard apply -f examples/chains/inspected.yaml       # insert a transparent filter into the live chain
+  switchboard apply -f examples/changes/inspected.yaml      # insert a transparent filter into the live chain
   switchboard lab pcap office | tshark -r -                 # see VXLAN, labels and inner packets (interrupt to end)
   switchboard top                                           # live rates of every chain, stage and direction
 

@@ -129,3 +129,33 @@ func TestSourcesNarrowOnlyWhatDoesNotSpeakOfThem(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// Users behind an edge can be a chain's only where the match, both ends and the protocol have a family in common.
+func TestJoiningNeedsAFamilyInCommon(t *testing.T) {
+	v4, v6, both := []string{"10.9.0.0/24"}, []string{"2001:db8:9::/48"}, []string{"10.9.0.0/24", "2001:db8:9::/48"}
+	internet4, internet := []string{"0.0.0.0/0"}, []string{"0.0.0.0/0", "::/0"}
+	for name, c := range map[string]struct {
+		match    *api.Match
+		from, to []string
+		want     bool
+	}{
+		"everything":                          {&api.Match{}, v4, internet, true},
+		"IPv6 destinations":                   {&api.Match{DestinationPrefixes: []string{"::/0"}}, v4, internet, false},
+		"IPv6 destinations, both families":    {&api.Match{DestinationPrefixes: []string{"::/0"}}, both, internet, true},
+		"IPv6 users, egress without":          {&api.Match{}, v6, internet4, false},
+		"match of both, no family in common":  {&api.Match{DestinationPrefixes: []string{"::/0", "192.0.2.0/24"}}, v4, v6, false},
+		"destinations not behind the egress":  {&api.Match{DestinationPrefixes: []string{"192.0.2.0/24"}}, v4, []string{"198.51.100.0/24"}, false},
+		"planned users of the other family":   {&api.Match{SourcePrefixes: v6}, v4, internet, false},
+		"other planned users":                 {&api.Match{SourcePrefixes: []string{"10.1.0.0/24"}}, v4, internet, true},
+		"ICMPv6 from IPv4 users":              {&api.Match{Protocols: []string{"icmpv6"}}, v4, internet, false},
+		"ICMP or TCP from IPv6 users":         {&api.Match{Protocols: []string{"icmp", "tcp"}}, v6, internet, true},
+		"an edge that names no prefixes":      {&api.Match{DestinationPrefixes: []string{"::/0"}}, nil, internet, true},
+		"an egress that takes all":            {&api.Match{DestinationPrefixes: []string{"::/0"}}, v6, nil, true},
+		"no prefix, which nobody sends from":  {&api.Match{}, []string{"10.9.0.0"}, internet, false},
+		"no prefix at the egress, as nothing": {&api.Match{}, v4, []string{"all"}, false},
+	} {
+		if got := match(t, c.match).JoinedBy(c.from, c.to); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}

@@ -105,6 +105,51 @@ func (m Match) ForSources(texts []string) Match {
 	return m
 }
 
+// JoinedBy reports whether packets from behind an edge with the prefixes from can be among those that the match selects,
+// on their way to what is behind edges with the prefixes to: there must be a family of addresses that the match, its
+// protocols and both ends have, and destinations that the match asks for. Empty lists are everything. The match's sources
+// do not count but for their family: they name the users that were planned for, not those who join.
+func (m Match) JoinedBy(from, to []string) bool {
+	sources, err := prefixes("", from)
+	if err != nil {
+		return false
+	}
+	behind, err := prefixes("", to)
+	if err != nil {
+		return false
+	}
+	for _, v6 := range []bool{false, true} {
+		if hasFamily(m.Sources, v6) && hasFamily(sources, v6) && m.protocolOf(v6) && reaches(m.Destinations, behind, v6) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasFamily reports whether prefixes of a family are among some; an empty list is everything.
+func hasFamily(all []netip.Prefix, v6 bool) bool {
+	return len(all) == 0 || slices.ContainsFunc(all, func(p netip.Prefix) bool { return p.Addr().Is6() == v6 })
+}
+
+// protocolOf reports whether the match has a protocol that a family's packets carry.
+func (m Match) protocolOf(v6 bool) bool {
+	other := protocolNumbers["icmpv6"]
+	if v6 {
+		other = protocolNumbers["icmp"]
+	}
+	return len(m.Protocols) == 0 || slices.ContainsFunc(m.Protocols, func(p uint8) bool { return p != other })
+}
+
+// reaches reports whether some address of a family is in both lists.
+func reaches(a, b []netip.Prefix, v6 bool) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return hasFamily(a, v6) && hasFamily(b, v6)
+	}
+	return slices.ContainsFunc(a, func(p netip.Prefix) bool {
+		return p.Addr().Is6() == v6 && slices.ContainsFunc(b, p.Overlaps)
+	})
+}
+
 // Reversed matches the answers to what m matches.
 func (m Match) Reversed() Match {
 	m.Sources, m.Destinations = m.Destinations, m.Sources

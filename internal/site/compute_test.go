@@ -329,6 +329,34 @@ func TestUserAtANewEdgeTakesTheNearestRoute(t *testing.T) {
 	}
 }
 
+// An edge with IPv4 users only has no part in a chain for IPv6: it is not shown as joined, nothing is classified there and
+// no forwarder of the chain expects its users.
+func TestEdgeJoinsOnlyChainsThatItsUsersCanUse(t *testing.T) {
+	n := office("office", "cafe", "core")
+	n.edge("acme", "mobile", "cafe", lan, "10.9.0.0/24")
+	v6 := n.chain("acme", "web6", 16, nil, []string{"lan"}, []string{"inet"}, "1: office core")
+	v6.Match = &api.Match{DestinationPrefixes: []string{"::/0"}}
+	v4 := n.chain("acme", "web4", 18, nil, []string{"lan"}, []string{"inet"}, "1: office core")
+	v4.Match = &api.Match{DestinationPrefixes: []string{"0.0.0.0/0"}}
+	got := n.compute("cafe")
+	if joined := got.Chains[ChainKey{"acme", "web6"}].Joined; len(joined) > 0 {
+		t.Errorf("an edge with IPv4 prefixes joined a chain for IPv6: %v", joined)
+	}
+	if joined := got.Chains[ChainKey{"acme", "web4"}].Joined; len(joined) != 1 || joined[0].Edge != "mobile" {
+		t.Errorf("joined to the chain for IPv4: %v", joined)
+	}
+	for _, site := range []string{"cafe", "core"} {
+		for _, path := range n.compute(site).Rules["f1"].Paths {
+			if path.ChainLabel == 16 && (site == "cafe" || strings.Contains(path.String(), "mobile") || strings.Contains(path.String(), "cafe/")) {
+				t.Errorf("site %s has rules of the chain for IPv6 for the edge: %v", site, path)
+			}
+		}
+	}
+	if classifiers := got.Rules["f1"].Edges[0].Classifiers; len(classifiers) != 1 || classifiers[0].ChainLabel != 18 {
+		t.Errorf("classifiers %v, want one onto the chain for IPv4", classifiers)
+	}
+}
+
 func TestFixedIngressLetsNobodyJoin(t *testing.T) {
 	n := office("office", "cafe", "core")
 	n.edge("acme", "mobile", "cafe", lan, "10.9.0.0/24")

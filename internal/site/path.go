@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
+	"github.com/switchboard-project/switchboard/internal/edge"
 )
 
 // path is a service path: a chain version to one egress site, as seen from a site.
@@ -77,11 +78,22 @@ func newPath(in *Inputs, record *control.ChainRecord, version *control.ChainVers
 	return p
 }
 
-// join adds the customer's edges at sites where no ingress was planned: their users take the nearest existing route.
+// join adds the customer's edges at sites where no ingress was planned: their users take the nearest existing route. An
+// edge behind which no packet can be one of the chain's stays out.
 func (p *path) join(in *Inputs) {
+	match := edge.MatchOf(p.version.Match)
+	var behind []string
+	for _, e := range p.egress {
+		if len(e.prefixes) == 0 {
+			behind = nil // it takes every destination
+			break
+		}
+		behind = append(behind, e.prefixes...)
+	}
 	for _, e := range in.Edges {
 		at := e.GetSpec().GetSite()
-		if e.Customer == "" || e.Customer != p.record.Customer || p.planned(EdgeKey{e.Customer, e.Edge}, at) {
+		if e.Customer == "" || e.Customer != p.record.Customer || p.planned(EdgeKey{e.Customer, e.Edge}, at) ||
+			!match.JoinedBy(e.GetSpec().GetPrefixes(), behind) {
 			continue
 		}
 		nearest := p.nearest(in, at)
