@@ -83,11 +83,14 @@ func (e *fileMistakes) Error() string {
 	for i, m := range e.mistakes {
 		lines[i] = m.String()
 	}
-	count := "1 mistake"
-	if len(lines) > 1 {
-		count = fmt.Sprintf("%d mistakes", len(lines))
+	return fmt.Sprintf("%s, nothing was applied\n%s", countMistakes(len(lines)), strings.Join(lines, "\n"))
+}
+
+func countMistakes(n int) string {
+	if n == 1 {
+		return "1 mistake"
 	}
-	return fmt.Sprintf("%s, nothing was applied\n%s", count, strings.Join(lines, "\n"))
+	return fmt.Sprintf("%d mistakes", n)
 }
 
 // readResources reads the resources of files, directories and standard input.
@@ -205,8 +208,6 @@ func placed(documents []*resource.Document, found []*apiv1.FieldViolation) []res
 
 // apply sends documents and says what became of each.
 func apply(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServiceClient, documents []*resource.Document, dryRun bool) error {
-	ctx, cancel := context.WithTimeout(ctx, answerPatience)
-	defer cancel()
 	answer, err := client.Apply(ctx, connect.NewRequest(&apiv1.ApplyRequest{Resources: messages(documents), DryRun: dryRun}))
 	if found := placed(documents, violations(err)); len(found) > 0 {
 		return &fileMistakes{found}

@@ -3,17 +3,22 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -180,7 +185,7 @@ func newRecorded(t *testing.T) *recorded {
 		{Name: "web-65538-2", Vnfs: []string{"firewall"}, ChainLabel: 65538, EgressLabel: 16, Fraction: 0.25, IngressSite: "office", Sites: []string{"east"}, EgressSite: "hq", LatencyMs: 11, State: apiv1.RouteState_ROUTE_STATE_ACTIVE},
 		{Name: "web-65536-1", Vnfs: []string{"firewall"}, ChainLabel: 65536, EgressLabel: 16, Fraction: 1, IngressSite: "office", Sites: []string{"west"}, EgressSite: "hq", LatencyMs: 9, State: apiv1.RouteState_ROUTE_STATE_DRAINING}}
 	r.resources[7].GetChain().Status = &apiv1.ChainStatus{Phase: apiv1.ChainPhase_CHAIN_PHASE_ACTIVE, ObservedGeneration: 1, Routes: routes,
-		Measured: &apiv1.Demand{ForwardMbps: 41.25, ReverseMbps: 180}, ActivationMs: 123.4,
+		Measured: &apiv1.Demand{ForwardMbps: 41.25, ReverseMbps: 180}, Planned: &apiv1.Demand{ForwardMbps: 51.5, ReverseMbps: 225}, ActivationMs: 123.4,
 		Joined: []*apiv1.JoinedEdge{{Edge: "branch-lan", Site: "branch", ChainLabel: 65538, EgressLabel: 16, Sites: []string{"west"}, EgressSite: "hq", Vnfs: []string{"firewall"}}}}
 	r.resources[8].GetChain().Status = &apiv1.ChainStatus{Phase: apiv1.ChainPhase_CHAIN_PHASE_REJECTED, ObservedGeneration: 1,
 		Reason: "VNF firewall needs 10000 load units, 150 are free (west 150)", ReasonFrom: "traffic-engineering"}
@@ -246,7 +251,8 @@ func TestGoldenOutput(t *testing.T) {
 			continue
 		}
 		line, want, _ := strings.Cut(section, "\n")
-		got := strings.ReplaceAll(run(t, line), longAgo.AsTime().UTC().Format(time.RFC3339Nano), "2026-01-01T00:00:00Z")
+		got := strings.NewReplacer(longAgo.AsTime().UTC().Format(time.RFC3339Nano), "2026-01-01T00:00:00Z",
+			longAgo.AsTime().UTC().Format(time.RFC3339), "2026-01-01T00:00:00Z").Replace(run(t, line))
 		fmt.Fprintf(&updated, "$ %s\n%s\n", line, got)
 		if want = strings.TrimRight(want, "\n"); want != strings.TrimRight(got, "\n") && !*update {
 			t.Errorf("%s:\n got\n%s\nwant\n%s", line, got, want)
@@ -319,6 +325,52 @@ func TestServerThatIsAwayIsNamed(t *testing.T) {
 	}
 }
 
+// silentServer takes calls and never answers them, like a program that was stopped.
+func silentServer(t *testing.T) string {
+	t.Helper()
+	ended := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-ended }))
+	t.Cleanup(func() { close(ended); server.Close() })
+	return server.URL
+}
+
+var spans = regexp.MustCompile(`within \d+(\.\d+)?(ms|s);`)
+
+// Every command that waits in vain for an answer says for whose, for how long, and what can be done.
+func TestServerThatIsSilentIsNamed(t *testing.T) {
+	connectTo(t, newRecorded(t)) // for the token
+	server := silentServer(t)
+	t.Setenv(serverVariable, server)
+	want := "switchboard: server " + server + ": no answer within TIME; is its Global Switchboard running and not stopped " +
+		"(in a laboratory: `switchboard lab status`)? --request-timeout waits longer\nexit 1\n"
+	for _, line := range []string{
+		"get chains --request-timeout 100ms", "get all --request-timeout 100ms", "get chains --watch --request-timeout 100ms",
+		"describe chain web --request-timeout 100ms", "apply -f testdata/good.yaml --request-timeout 100ms", "events --request-timeout 100ms",
+		"top --request-timeout 100ms", "delete chain web --request-timeout 100ms", "delete chain web --timeout 100ms",
+		"trace web --customer acme --duration 1ms --request-timeout 100ms", "wait chain web --for phase=active --request-timeout 100ms",
+		"wait chain web --for phase=active --timeout 100ms",
+	} {
+		t.Run(line, func(t *testing.T) {
+			begun := time.Now()
+			if got := spans.ReplaceAllString(run(t, "switchboard "+line), "within TIME;"); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+			if waited := time.Since(begun); waited < 100*time.Millisecond {
+				t.Errorf("it gave up after %v", waited)
+			}
+		})
+	}
+}
+
+// The limit is on the answer to one call: what is watched may be quiet for longer.
+func TestQuietWatchGoesOn(t *testing.T) {
+	connectTo(t, newRecorded(t))
+	output := run(t, "switchboard wait chain web --customer acme --for phase=rejected --timeout 500ms --request-timeout 100ms")
+	if want := "switchboard: chain acme/web: phase=rejected is not met after 500ms: phase active\nexit 1\n"; output != want {
+		t.Errorf("%q, want %q", output, want)
+	}
+}
+
 func TestContextsOfTheConfigurationFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	t.Setenv(configVariable, file)
@@ -371,5 +423,50 @@ func TestTopIntoAFile(t *testing.T) {
 	output := runIn(ctx, "switchboard top --interval 10ms")
 	if strings.Contains(output, "\x1b") || strings.Count(output, "CHAIN") < 2 {
 		t.Errorf("%q", output)
+	}
+}
+
+// Each refresh of live rates is a document of its own, which programs can read.
+func TestTopAsDocuments(t *testing.T) {
+	connectTo(t, newRecorded(t))
+	for form, decode := range map[string]func(io.Reader) func(any) error{
+		"json": func(r io.Reader) func(any) error { return json.NewDecoder(r).Decode },
+		"yaml": func(r io.Reader) func(any) error { return yaml.NewDecoder(r).Decode },
+	} {
+		ctx, interrupt := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		output := runIn(ctx, "switchboard top --interval 10ms -o "+form)
+		interrupt()
+		next := decode(strings.NewReader(output))
+		for i := range 2 {
+			var document struct {
+				Kind  string
+				Items []struct {
+					Chain  string
+					Stages []struct{ Site string }
+				}
+			}
+			if err := next(&document); err != nil || document.Kind != "TrafficList" || len(document.Items) != 1 ||
+				document.Items[0].Chain != "web" || len(document.Items[0].Stages) != 3 {
+				t.Errorf("document %d as %s: %v, %+v in\n%s", i, form, err, document, output)
+			}
+		}
+	}
+}
+
+// The examples' directories can be applied as they are; what changes a chain changes one of them.
+func TestExamplesCanBeAppliedAsAWhole(t *testing.T) {
+	keys := map[chain.Key]bool{}
+	for _, directory := range []string{"../../examples/chains", "../../examples/edges", "../../examples/changes"} {
+		documents, mistakes, err := readResources([]string{directory}, nil)
+		if err != nil || len(mistakes) > 0 || len(documents) == 0 {
+			t.Errorf("%s: %d resources, %v, %v", directory, len(documents), mistakes, err)
+		}
+		for _, d := range documents {
+			key := resource.KeyOf(d.Message)
+			if changes := filepath.Base(directory) == "changes"; changes != keys[key] {
+				t.Errorf("%s: %s is known already: %v", d.Source, key, keys[key])
+			}
+			keys[key] = true
+		}
 	}
 }

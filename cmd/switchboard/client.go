@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,7 +23,11 @@ import (
 )
 
 // clientFlags say which Global Switchboard a command speaks to.
-type clientFlags struct{ server, tokenFile, context string }
+type clientFlags struct {
+	server, tokenFile, context string
+	// patience is how long an answer may take; 0: answerPatience.
+	patience time.Duration
+}
 
 const (
 	serverVariable  = "SWITCHBOARD_SERVER"
@@ -38,6 +43,7 @@ func (c *clientFlags) add(command *cobra.Command) {
 	f.StringVar(&c.server, "server", "", "the API: http://ADDRESS:PORT or unix:PATH ($"+serverVariable+")")
 	f.StringVar(&c.tokenFile, "token-file", "", "file of the API's token ($"+tokenVariable+")")
 	f.StringVar(&c.context, "context", "", "context of the configuration file to use")
+	f.DurationVar(&c.patience, "request-timeout", answerPatience, "how long to wait for an answer of the API")
 }
 
 // configDirectory is where the command line keeps its configuration.
@@ -119,6 +125,9 @@ func first(words ...string) string {
 
 // client makes the API's client.
 func (c *clientFlags) client() (apiv1connect.SwitchboardServiceClient, error) {
+	if c.patience < 0 {
+		return nil, usageError{fmt.Errorf("--request-timeout %v: write more than 0s", c.patience)}
+	}
 	server, tokenFile, err := c.resolve()
 	if err != nil {
 		return nil, err
@@ -140,7 +149,7 @@ func (c *clientFlags) client() (apiv1connect.SwitchboardServiceClient, error) {
 		return nil, usageError{fmt.Errorf("server %q: write http://ADDRESS:PORT or unix:PATH", server)}
 	}
 	return apiv1connect.NewSwitchboardServiceClient(&http.Client{Transport: bearer{token, transport}}, address,
-		connect.WithInterceptors(explained(server))), nil
+		connect.WithInterceptors(&patient{server, cmp.Or(c.patience, answerPatience)})), nil
 }
 
 // bearer adds the token to requests.
@@ -154,19 +163,6 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+b.token)
 	return b.next.RoundTrip(r)
-}
-
-// explained says in errors of the way which server was meant.
-func explained(server string) connect.UnaryInterceptorFunc {
-	return func(next connect.UnaryFunc) connect.UnaryFunc {
-		return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-			response, err := next(ctx, r)
-			if connect.CodeOf(err) == connect.CodeUnavailable {
-				return nil, fmt.Errorf("server %s: %w", server, plain(err))
-			}
-			return response, err
-		}
-	}
 }
 
 // plain is an error of the API without its code in front.

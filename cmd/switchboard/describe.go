@@ -76,8 +76,6 @@ func describe(ctx context.Context, out io.Writer, client apiv1connect.Switchboar
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerPatience)
-	defer cancel()
 	answer, err := client.ListEvents(ctx, connect.NewRequest(&apiv1.ListEventsRequest{Kind: string(kind), Customer: r.Metadata.GetCustomer(),
 		Name: r.Metadata.GetName(), Limit: describedEvents}))
 	if err != nil {
@@ -85,7 +83,7 @@ func describe(ctx context.Context, out io.Writer, client apiv1connect.Switchboar
 	}
 	fmt.Fprintln(out, "\nEVENTS")
 	slices.Reverse(answer.Msg.Events)
-	return show.Rows(out, eventRows(answer.Msg.Events, time.Now()))
+	return show.Rows(out, eventRows(answer.Msg.Events, time.Now(), false))
 }
 
 // describeRoutes shows a chain's routes and the instances that serve it.

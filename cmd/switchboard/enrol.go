@@ -20,6 +20,9 @@ func newAuthorityCommand() *cobra.Command {
 	var directory string
 	var life time.Duration
 	open := func() (*bus.Authority, error) {
+		if directory == "" {
+			return nil, usageError{errors.New("authority: say with --directory where the authority keeps its key")}
+		}
 		authority, err := bus.NewAuthority(directory)
 		if err == nil {
 			authority.CertificateLife = life
@@ -33,9 +36,8 @@ func newAuthorityCommand() *cobra.Command {
 			"while sites enrol, and at no other time.",
 	}
 	command.PersistentFlags().StringVar(&directory, "directory", "", "the authority's directory")
-	_ = command.MarkPersistentFlagRequired("directory")
 	command.AddCommand(newAuthorityTokenCommand(open), newAuthorityServeCommand(open, &life))
-	return command
+	return group(command)
 }
 
 func newAuthorityTokenCommand(open func() (*bus.Authority, error)) *cobra.Command {

@@ -78,18 +78,39 @@ type getFlags struct {
 	watch                   bool
 }
 
+// getForms are what resources can be shown as.
+var getForms = []string{"table", "wide", "json", "yaml", "name"}
+
+// eventWords are those after which `get` does what `events` does.
+var eventWords = []string{"events", "event"}
+
+// events is `get events [KIND [NAME]]`.
+func (flags *getFlags) events(ctx context.Context, out io.Writer, arguments []string) error {
+	if flags.watch || flags.chain != "" {
+		return usageError{errors.New("get events: takes no --watch and no --chain; name the chain with get events chain NAME")}
+	}
+	events := &eventFlags{clientFlags: flags.clientFlags, customer: flags.customer, output: flags.output, limit: defaultEvents}
+	return events.show(ctx, out, arguments[1:])
+}
+
 func newGetCommand() *cobra.Command {
 	flags := &getFlags{}
 	command := &cobra.Command{
 		Use:   "get KIND [NAME]",
-		Short: "Show resources: sites, links, vnfs, deployments, instances, edges, chains, routes, moves or all",
+		Short: "Show resources: sites, links, vnfs, deployments, instances, edges, chains, routes, moves, all or events",
 		Example: "  switchboard get chains -o wide\n  switchboard get chain web --customer acme -o yaml\n" +
 			"  switchboard get routes --chain acme/web\n  switchboard get instances --watch",
-		Args:              usageArgs(cobra.RangeArgs(1, 2)),
-		ValidArgsFunction: completeTarget(&flags.clientFlags, &flags.customer, "all"),
+		Args:              usageArgs(cobra.RangeArgs(1, 3)),
+		ValidArgsFunction: completeTarget(&flags.clientFlags, &flags.customer, "all", "events"),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if !slices.Contains([]string{"table", "wide", "json", "yaml", "name"}, flags.output) {
-				return usageError{fmt.Errorf("--output %q: use table, wide, json, yaml or name", flags.output)}
+			if slices.Contains(eventWords, strings.ToLower(arguments[0])) {
+				return flags.events(command.Context(), command.OutOrStdout(), arguments)
+			}
+			if len(arguments) > 2 {
+				return usageError{fmt.Errorf("get: %q is one word too many; see switchboard get --help", arguments[2])}
+			}
+			if err := checkOutput(flags.output, getForms...); err != nil {
+				return err
 			}
 			client, err := flags.client()
 			if err != nil {
@@ -99,11 +120,10 @@ func newGetCommand() *cobra.Command {
 		},
 	}
 	flags.add(command)
-	command.Flags().StringVarP(&flags.output, "output", "o", "table", "table, wide, json, yaml or name")
+	addOutput(command, &flags.output, getForms...)
 	command.Flags().StringVar(&flags.customer, "customer", "", "show this customer's only")
 	command.Flags().StringVar(&flags.chain, "chain", "", "of routes: show this chain's only")
 	command.Flags().BoolVarP(&flags.watch, "watch", "w", false, "go on showing what changes")
-	completeFlag(command, "output", fixed("table", "wide", "json", "yaml", "name"))
 	completeFlag(command, "customer", completeCustomer(&flags.clientFlags))
 	completeFlag(command, "chain", func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return completeChain(&flags.clientFlags, &flags.customer)(command, nil, "")
@@ -114,10 +134,13 @@ func newGetCommand() *cobra.Command {
 // usageArgs makes a wrong number of arguments a mistake of usage.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(command *cobra.Command, arguments []string) error {
-		if err := check(command, arguments); err != nil {
+		err := check(command, arguments)
+		var known usageError
+		switch {
+		case err != nil && !errors.As(err, &known):
 			return usageError{fmt.Errorf("%s: %w; see %s --help", command.CommandPath(), err, command.CommandPath())}
 		}
-		return nil
+		return err
 	}
 }
 
@@ -153,8 +176,6 @@ func get(ctx context.Context, out, notes io.Writer, client apiv1connect.Switchbo
 }
 
 func list(ctx context.Context, client apiv1connect.SwitchboardServiceClient, t target) ([]*apiv1.Resource, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerPatience)
-	defer cancel()
 	answer, err := client.List(ctx, connect.NewRequest(&apiv1.ListRequest{Kind: string(t.kind), Customer: t.customer, Name: t.name, Chain: t.chain}))
 	if err != nil {
 		return nil, plain(err)

@@ -23,7 +23,48 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(newApplyCommand(), newGetCommand(), newDescribeCommand(), newDeleteCommand(), newWaitCommand(), newEventsCommand(),
 		newTraceCommand(), newTopCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	return group(root)
+	group(root)
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, command := range root.Commands() {
+		switch command.Name() {
+		case "completion":
+			group(command).SuggestionsMinimumDistance = 1 // shells' names are near each other
+		case "help":
+			command.Run, command.RunE = nil, help
+		}
+	}
+	checkCalls(root)
+	return root
+}
+
+// checkCalls makes what is wrong or missing in a call of a command or of those below it a mistake of usage.
+func checkCalls(command *cobra.Command) {
+	words := command.Args
+	command.Args = usageArgs(func(command *cobra.Command, arguments []string) error {
+		if words != nil {
+			if err := words(command, arguments); err != nil {
+				return err
+			}
+		}
+		return command.ValidateRequiredFlags()
+	})
+	for _, below := range command.Commands() {
+		checkCalls(below)
+	}
+}
+
+// help shows the help of the command that the words name.
+func help(command *cobra.Command, words []string) error {
+	about, rest, err := command.Root().Find(words)
+	if err != nil {
+		return err
+	}
+	if len(rest) > 0 {
+		return noCommand(about, rest[0])
+	}
+	about.InitDefaultHelpFlag() // so that it is shown
+	return about.Help()
 }
 
 // group makes a command that only holds others refuse a word that names none of them; without any it shows its help.
@@ -33,15 +74,29 @@ func group(command *cobra.Command) *cobra.Command {
 		if len(words) == 0 {
 			return nil
 		}
-		remedy := "see " + command.CommandPath() + " --help"
-		if near := command.SuggestionsFor(words[0]); len(near) > 0 {
-			remedy = "did you mean " + strings.Join(near, " or ") + "?"
-		}
-		name := strings.TrimPrefix(command.CommandPath()+" "+words[0], command.Root().Name()+" ")
-		return usageError{fmt.Errorf("there is no command %q; %s", name, remedy)}
+		return noCommand(command, words[0])
 	}
 	command.RunE = func(command *cobra.Command, _ []string) error { return command.Help() }
 	return command
+}
+
+// noCommand is the mistake of a word that names no command below another. It says which one is near, else which there are.
+func noCommand(above *cobra.Command, word string) error {
+	remedy := "see " + above.CommandPath() + " --help"
+	var names []string
+	for _, one := range above.Commands() {
+		if one.IsAvailableCommand() || one.Name() == "help" {
+			names = append(names, one.Name())
+		}
+	}
+	if len(names) > 0 {
+		remedy = "use one of " + strings.Join(names, ", ")
+	}
+	if near := above.SuggestionsFor(word); len(near) > 0 {
+		remedy = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	name := strings.TrimPrefix(above.CommandPath()+" "+word, above.Root().Name()+" ")
+	return usageError{fmt.Errorf("there is no command %q; %s", name, remedy)}
 }
 
 // usageError is a mistake in how a command was called; it exits with 2.

@@ -14,25 +14,39 @@ import (
 	apiv1 "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	"github.com/switchboard-project/switchboard/gen/switchboard/api/v1/apiv1connect"
 	"github.com/switchboard-project/switchboard/internal/resource"
-	"github.com/switchboard-project/switchboard/internal/show"
 )
 
 // topFlags are those of `switchboard top`.
 type topFlags struct {
 	clientFlags
-	customer string
-	once     bool
-	interval time.Duration
+	customer, output string
+	once             bool
+	interval         time.Duration
 }
+
+// topForms are what rates can be shown as.
+var topForms = []string{"table", "json", "yaml"}
+
+// shortestInterval between two looks keeps `top` from asking without a pause.
+const shortestInterval = 10 * time.Millisecond
 
 func newTopCommand() *cobra.Command {
 	flags := &topFlags{}
 	command := &cobra.Command{
-		Use:               "top [CHAIN]",
-		Short:             "Show live rates of chains, per stage and direction",
+		Use:   "top [CHAIN]",
+		Short: "Show live rates of chains, per stage and direction",
+		Long: "Shows what every site measures of the chains, again and again. As JSON or YAML each refresh is a document of its own\n" +
+			"(--once: the only one).",
+		Example:           "  switchboard top acme/web\n  switchboard top --once -o json",
 		Args:              usageArgs(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeChain(&flags.clientFlags, &flags.customer),
 		RunE: func(command *cobra.Command, arguments []string) error {
+			if err := checkOutput(flags.output, topForms...); err != nil {
+				return err
+			}
+			if flags.interval < shortestInterval {
+				return usageError{fmt.Errorf("--interval %v: write at least %v", flags.interval, shortestInterval)}
+			}
 			request := &apiv1.GetTrafficRequest{Customer: flags.customer}
 			if len(arguments) > 0 {
 				t, err := parseTarget([]string{"chain", arguments[0]}, flags.customer)
@@ -51,6 +65,7 @@ func newTopCommand() *cobra.Command {
 	flags.add(command)
 	command.Flags().StringVar(&flags.customer, "customer", "", "show this customer's only")
 	completeFlag(command, "customer", completeCustomer(&flags.clientFlags))
+	addOutput(command, &flags.output, topForms...)
 	command.Flags().BoolVar(&flags.once, "once", false, "show once and end")
 	command.Flags().DurationVar(&flags.interval, "interval", time.Second, "how often to look")
 	return command
@@ -60,7 +75,7 @@ func newTopCommand() *cobra.Command {
 const clearScreen = "\x1b[H\x1b[J"
 
 func top(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServiceClient, request *apiv1.GetTrafficRequest, flags *topFlags) error {
-	screen := !flags.once && isTerminal(out)
+	screen := flags.output == "table" && !flags.once && isTerminal(out)
 	for first := true; ; first = false {
 		answer, err := client.GetTraffic(ctx, connect.NewRequest(request))
 		if ctx.Err() != nil {
@@ -72,10 +87,13 @@ func top(ctx context.Context, out io.Writer, client apiv1connect.SwitchboardServ
 		switch {
 		case screen:
 			fmt.Fprint(out, clearScreen)
-		case !first:
+		case !first && flags.output == "yaml":
+			fmt.Fprintln(out, "---")
+		case !first && flags.output == "table":
 			fmt.Fprintln(out)
 		}
-		if err := show.Rows(out, trafficRows(answer.Msg.Chains)); err != nil || flags.once {
+		err = writeList(out, flags.output, "TrafficList", answer.Msg.Chains, func() [][]string { return trafficRows(answer.Msg.Chains) })
+		if err != nil || flags.once {
 			return err
 		}
 		select {

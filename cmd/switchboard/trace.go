@@ -1,18 +1,15 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	apiv1 "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
-	"github.com/switchboard-project/switchboard/internal/chain"
 	"github.com/switchboard-project/switchboard/internal/show"
 )
 
@@ -63,12 +60,10 @@ func newTraceCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			ctx, cancel := context.WithTimeout(command.Context(), flags.duration+answerPatience)
-			defer cancel()
-			answer, err := client.Trace(ctx, connect.NewRequest(&apiv1.TraceRequest{Customer: t.customer, Chain: t.name, Match: &flags.match,
+			answer, err := client.Trace(command.Context(), connect.NewRequest(&apiv1.TraceRequest{Customer: t.customer, Chain: t.name, Match: &flags.match,
 				DurationMs: uint32(flags.duration.Milliseconds()), Limit: flags.limit}))
 			if err != nil {
-				return plain(err)
+				return wrongFlags(err, "followed")
 			}
 			return writeHops(command.OutOrStdout(), answer.Msg.Hops)
 		},
@@ -111,63 +106,4 @@ func writeHops(out io.Writer, hops []*apiv1.TraceHop) error {
 			fmt.Sprint(h.Stage), direction, fmt.Sprintf("%d/%d", label, h.EgressLabel), h.From, h.To, decision, h.Flow})
 	}
 	return show.Rows(out, rows)
-}
-
-// sendProbe sends one packet and shows what became of it.
-func (flags *traceFlags) sendProbe(command *cobra.Command, arguments []string) error {
-	probe := &apiv1.Probe{Edge: flags.from, Leave: flags.leave}
-	f := &chain.Findings{}
-	one := func(flag string, values []string) string {
-		if len(values) > 1 {
-			f.Add("--"+flag, "given several times", "give it once with --send")
-			return ""
-		}
-		return strings.Join(values, "")
-	}
-	port := func(flag string, values []string) uint32 {
-		text := one(flag, values)
-		if text == "" {
-			return 0
-		}
-		ports := chain.ParsePorts(f, "--"+flag, text)
-		if ports.First != ports.Last {
-			f.Add("--"+flag, "a range", "give one port with --send")
-		}
-		return uint32(ports.First)
-	}
-	probe.Protocol, probe.Source = one("protocol", flags.match.Protocols), one("source", flags.match.SourcePrefixes)
-	probe.Destination = one("destination", flags.match.DestinationPrefixes)
-	probe.SourcePort, probe.DestinationPort = port("source-port", flags.match.SourcePorts), port("destination-port", flags.match.DestinationPorts)
-	if flags.from == "" {
-		f.Add("--from", "missing", "name the edge where the packet enters")
-	}
-	if len(f.All) > 0 {
-		return usageError{errors.New("trace: " + f.All[0].String())}
-	}
-	request := &apiv1.TraceRequest{Customer: flags.customer, Probe: probe}
-	if command.Flags().Changed("duration") {
-		request.DurationMs = uint32(flags.duration.Milliseconds())
-	}
-	client, err := flags.client()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(command.Context(), flags.duration+answerPatience)
-	defer cancel()
-	answer, err := client.Trace(ctx, connect.NewRequest(request))
-	if err != nil {
-		return plain(err)
-	}
-	hops, outcome := answer.Msg.Hops, answer.Msg.Outcome
-	if err := writeHops(command.OutOrStdout(), hops); err != nil {
-		return err
-	}
-	if !outcome.GetReached() {
-		return fmt.Errorf("the packet did not come to the egress: %s", outcome.GetDescription())
-	}
-	if len(arguments) > 0 && hops[0].Chain != arguments[0] {
-		return fmt.Errorf("the packet took chain %s, not %s: %s", hops[0].Chain, arguments[0], outcome.GetDescription())
-	}
-	_, err = fmt.Fprintln(command.OutOrStdout(), "reached:", outcome.GetDescription())
-	return err
 }

@@ -125,9 +125,12 @@ func await(ctx context.Context, client apiv1connect.SwitchboardServiceClient, t 
 	for {
 		last, done, err := awaitOnce(ctx, client, t, met)
 		connected = connected || done || err == nil
+		var silent *noAnswer
 		switch code := connect.CodeOf(err); {
 		case done:
 			return last, nil
+		case !connected && errors.As(err, &silent):
+			return last, err
 		case ctx.Err() != nil:
 			return last, ctx.Err()
 		case code == connect.CodeDeadlineExceeded:

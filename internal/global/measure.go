@@ -1,6 +1,7 @@
 package global
 
 import (
+	"fmt"
 	"math"
 	"time"
 
@@ -107,8 +108,23 @@ func (m *measured) settled(config Config, estimate chain.Demand) (chain.Demand, 
 	return chain.Demand{Forward: part(m.demand.Forward, estimate.Forward), Reverse: part(m.demand.Reverse, estimate.Reverse)}, true
 }
 
+// replacement is a demand that takes the place of the planned one, because of what was measured.
+type replacement struct{ measured, demand, before chain.Demand }
+
+// why says what was measured and what is planned for, and how one follows from the other.
+func (r replacement) why(policy MeasurePolicy) string {
+	return fmt.Sprintf("measured traffic is %s; the plan is for %s instead of %s: %.4g%% more than measured, at least %.4g%% of the estimate",
+		mbps(r.measured), mbps(r.demand), mbps(r.before), 100*(policy.Headroom-1), 100*policy.Floor)
+}
+
+// mbps writes a demand for people, forward + reverse; less than a thousandth is nothing.
+func mbps(d chain.Demand) string {
+	round := func(v chain.Mbps) float64 { return math.Round(float64(v)*1000) / 1000 }
+	return fmt.Sprintf("%.4g + %.4g Mbit/s", round(d.Forward), round(d.Reverse))
+}
+
 // replaces is the demand that a new plan should be made for, nil where the present one is near enough.
-func (m *measured) replaces(config Config, estimate, planned chain.Demand) *chain.Demand {
+func (m *measured) replaces(config Config, estimate, planned chain.Demand) *replacement {
 	demand, ok := m.settled(config, estimate)
 	now := config.Now()
 	if !ok || now.Sub(m.planned) < config.Measure.Interval {
@@ -122,5 +138,5 @@ func (m *measured) replaces(config Config, estimate, planned chain.Demand) *chai
 		return nil
 	}
 	m.planned = now
-	return &demand
+	return &replacement{m.demand, demand, planned}
 }

@@ -2,10 +2,12 @@ package global
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"time"
 
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
+	"github.com/switchboard-project/switchboard/internal/bus"
 	"github.com/switchboard-project/switchboard/internal/chain"
 )
 
@@ -39,14 +41,14 @@ func TestMeasuredTrafficReplacesTheEstimate(t *testing.T) {
 	}
 	m.pass(10*time.Minute, "a", chain.Demand{Forward: 200, Reverse: 40})
 	d := m.replaces(m.config, estimate, estimate)
-	if d == nil || math.Abs(float64(d.Forward)-250) > 0.1 || math.Abs(float64(d.Reverse)-50) > 0.1 {
+	if d == nil || math.Abs(float64(d.demand.Forward)-250) > 0.1 || math.Abs(float64(d.demand.Reverse)-50) > 0.1 {
 		t.Fatalf("demand %v, want the traffic and a quarter", d)
 	}
 	if again := m.replaces(m.config, estimate, estimate); again != nil {
 		t.Fatalf("planned again at once for %v", again)
 	}
 	m.pass(3*time.Minute, "a", chain.Demand{Forward: 210, Reverse: 38})
-	if again := m.replaces(m.config, estimate, *d); again != nil {
+	if again := m.replaces(m.config, estimate, d.demand); again != nil {
 		t.Fatalf("planned again for a small change: %v", again)
 	}
 }
@@ -55,7 +57,7 @@ func TestIdleChainKeepsAFloor(t *testing.T) {
 	m, estimate := newMeter(), chain.Demand{Forward: 100, Reverse: 50}
 	m.pass(10*time.Minute, "a", chain.Demand{})
 	d := m.replaces(m.config, estimate, estimate)
-	if d == nil || d.Forward != 10 || d.Reverse != 5 {
+	if d == nil || d.demand.Forward != 10 || d.demand.Reverse != 5 {
 		t.Fatalf("demand %v, want a tenth of the estimate", d)
 	}
 	small := chain.Demand{Forward: 1}
@@ -87,5 +89,54 @@ func TestOnlyWhatEntersTheChainCounts(t *testing.T) {
 	d := enters(m, func(label uint32) (int, bool) { return 2, label == 65536 })
 	if d.Forward != 10 || d.Reverse != 7 {
 		t.Fatalf("demand %v, want 10 forward of stage 1 and 7 reverse of stage 3", d)
+	}
+}
+
+// A measurement that a site publishes leads to a plan for it: the chain shows what was measured and what is planned for, the
+// participants hold what that needs, and the event says both. A chain that is idle keeps a tenth of the estimate.
+func TestMeasuredTrafficLeadsToANewPlan(t *testing.T) {
+	p := standard(t)
+	p.config.Measure = MeasurePolicy{Smoothing: time.Nanosecond, Settle: 100 * time.Millisecond, Interval: 200 * time.Millisecond}
+	p.stop()
+	p.startGlobal()
+	p.apply(webChain)
+	label := p.awaitPhase("acme", "web", active).Status.Routes[0].ChainLabel
+	if planned := p.chain("acme", "web").Status.Planned; planned.GetForwardMbps() != 50 || planned.GetReverseMbps() != 50 {
+		t.Fatalf("before anything is measured the plan is for %v, want the estimate", planned)
+	}
+	settle := func(forward, reverse, plannedForward, plannedReverse float64) {
+		t.Helper()
+		office := p.sites["office"].connection.Published()
+		packets := uint64(0)
+		p.await("the plan is for what was measured", func() bool {
+			packets++
+			if err := put(testContext(t), office, bus.Key("measurement", "acme", "web"), &control.Measurement{Site: "office", Customer: "acme",
+				Chain: "web", Stages: []*control.StageMeasurement{{ChainLabel: label, Stage: 1, Packets: packets, OriginMbps: forward},
+					{ChainLabel: label, Stage: 2, Reverse: true, Packets: packets, OriginMbps: reverse}}}); err != nil {
+				t.Fatal(err)
+			}
+			status := p.chain("acme", "web").Status
+			held := 0.0
+			for _, r := range p.hq.reservations("vnf.firewall") {
+				for _, a := range r.GetPrepare().GetAllocations() {
+					for _, l := range a.Loads {
+						held += l.Load
+					}
+				}
+			}
+			near := func(a, b float64) bool { return math.Abs(a-b) < 0.5 }
+			return near(status.Planned.GetForwardMbps(), plannedForward) && near(status.Planned.GetReverseMbps(), plannedReverse) &&
+				near(status.Measured.GetForwardMbps(), forward) && near(status.Measured.GetReverseMbps(), reverse) &&
+				near(held, 2*(plannedForward+plannedReverse)) && status.Phase == active
+		})
+	}
+	settle(120, 8, 150, 10)
+	settle(0, 0, 5, 5)
+	told := false
+	for _, e := range p.g.Events(chain.KindChain, "acme", "web", 0) {
+		told = told || e.Reason == "Replanning" && strings.HasPrefix(e.Message, "measured traffic is 0 + 0 Mbit/s; the plan is for 5 + 5 Mbit/s instead of 150 + 10 Mbit/s: ")
+	}
+	if !told {
+		t.Errorf("no event says what was measured and what is planned for: %v", p.g.Events(chain.KindChain, "acme", "web", 0))
 	}
 }

@@ -29,11 +29,18 @@ type probePacket struct {
 	sourcePort, destinationPort uint16
 }
 
+// CheckProbe finds what is wrong with a probe; its fields are named as in a TraceRequest.
+func CheckProbe(p *api.Probe) []chain.Finding {
+	f := &chain.Findings{}
+	parseProbe(p, f)
+	return f.All
+}
+
 // parseProbe checks a probe's fields.
 func parseProbe(p *api.Probe, f *chain.Findings) probePacket {
 	packet := probePacket{source: parseAddress(f, "probe.source", p.Source), destination: parseAddress(f, "probe.destination", p.Destination)}
 	if p.Edge == "" {
-		f.Add("probe.edge", "empty", "name the edge where the packet enters")
+		f.Add("probe.edge", "is missing", "name the edge where the packet enters")
 	}
 	if packet.source.IsValid() && packet.destination.IsValid() && packet.source.Is4() != packet.destination.Is4() {
 		f.Add("probe.destination", "of another family than the source", "write two IPv4 or two IPv6 addresses")
@@ -52,6 +59,8 @@ func parseProbe(p *api.Probe, f *chain.Findings) probePacket {
 		if (p.Protocol == "icmpv6") != v6 {
 			f.Add("probe.protocol", fmt.Sprintf("%s does not go with the source's family", p.Protocol), "write icmp with IPv4, icmpv6 with IPv6")
 		}
+	case "":
+		f.Add("probe.protocol", "is missing", "write tcp, udp, icmp or icmpv6")
 	default:
 		f.Add("probe.protocol", fmt.Sprintf("%q cannot be sent", p.Protocol), "write tcp, udp, icmp or icmpv6")
 	}
@@ -68,7 +77,7 @@ func parseProbe(p *api.Probe, f *chain.Findings) probePacket {
 		case !hasPorts && port.value != 0:
 			f.Add(port.field, "there are no ports in ICMP", "leave it out")
 		case hasPorts && port.need && port.value == 0:
-			f.Add(port.field, "empty", "write 1 to 65535")
+			f.Add(port.field, "is missing", "write 1 to 65535")
 		}
 		*port.into = uint16(port.value)
 	}
@@ -79,6 +88,10 @@ func parseProbe(p *api.Probe, f *chain.Findings) probePacket {
 }
 
 func parseAddress(f *chain.Findings, field, text string) netip.Addr {
+	if text == "" {
+		f.Add(field, "is missing", "write for example 10.1.0.10 or 2001:db8::10")
+		return netip.Addr{}
+	}
 	address, err := netip.ParseAddr(text)
 	if err != nil || address.Zone() != "" {
 		f.Add(field, fmt.Sprintf("%q is no address", text), "write for example 10.1.0.10 or 2001:db8::10")

@@ -130,6 +130,7 @@ func (g *Global) chainStatus(key chain.Key) *api.ChainStatus {
 	status := &api.ChainStatus{}
 	if state := g.states[key]; state != nil && state.Status != nil {
 		status = proto.CloneOf(state.Status)
+		status.Planned = proto.CloneOf(state.PlannedDemand)
 	}
 	status.Routes = routeStatuses(g.records[key])
 	if v := activeVersion(g.records[key]); v != nil { // what a site says of another version is out of date

@@ -2,7 +2,6 @@ package global
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -92,7 +91,7 @@ type situation struct {
 	message  *api.Resource
 	state    *control.ChainState
 	record   *control.ChainRecord
-	measured *chain.Demand
+	measured *replacement
 }
 
 func (w *worker) situation() situation {
@@ -139,7 +138,7 @@ func (w *worker) step(ctx context.Context) (time.Duration, error) {
 			return w.plan(ctx, s, w.wantedDemand(s), why)
 		}
 		if s.measured != nil {
-			return w.plan(ctx, s, *s.measured, fmt.Sprintf("measured traffic is %.4g + %.4g Mbit/s", s.measured.Forward, s.measured.Reverse))
+			return w.plan(ctx, s, s.measured.demand, s.measured.why(w.g.config.Measure))
 		}
 		if m := w.wantedMove.Swap(nil); m != nil {
 			return w.move(ctx, s, m)

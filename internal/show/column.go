@@ -89,6 +89,7 @@ var columns = map[chain.Kind][]column{
 		{"JOINED", true, cellOf(joinedEdges)},
 		{"LATENCY", true, cellOf(chainLatency)},
 		{"DEMAND", true, cellOf(func(r *api.Resource) string { return demand(r.GetChain().GetSpec().GetDemand()) })},
+		{"PLANNED", true, cellOf(func(r *api.Resource) string { return demand(r.GetChain().GetStatus().GetPlanned()) })},
 		{"MEASURED", true, cellOf(func(r *api.Resource) string { return demand(r.GetChain().GetStatus().GetMeasured()) })},
 		{"ACTIVATION", true, cellOf(activation)},
 		{"REASON", false, cellOf(chainReason)},

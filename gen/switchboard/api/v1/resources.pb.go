@@ -2596,16 +2596,19 @@ type ChainStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Phase ChainPhase             `protobuf:"varint,1,opt,name=phase,proto3,enum=switchboard.api.v1.ChainPhase" json:"phase,omitempty"`
 	// Why the chain is rejected or failed, and who said so.
-	Reason             string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	ReasonFrom         string                 `protobuf:"bytes,3,opt,name=reason_from,json=reasonFrom,proto3" json:"reason_from,omitempty"`
-	ObservedGeneration uint64                 `protobuf:"varint,4,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
-	Routes             []*RouteStatus         `protobuf:"bytes,5,rep,name=routes,proto3" json:"routes,omitempty"`
-	Measured           *Demand                `protobuf:"bytes,6,opt,name=measured,proto3" json:"measured,omitempty"`
-	ActiveSince        *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=active_since,json=activeSince,proto3" json:"active_since,omitempty"`
+	Reason             string         `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	ReasonFrom         string         `protobuf:"bytes,3,opt,name=reason_from,json=reasonFrom,proto3" json:"reason_from,omitempty"`
+	ObservedGeneration uint64         `protobuf:"varint,4,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
+	Routes             []*RouteStatus `protobuf:"bytes,5,rep,name=routes,proto3" json:"routes,omitempty"`
+	// Average of what enters the chain, from the first report on.
+	Measured    *Demand                `protobuf:"bytes,6,opt,name=measured,proto3" json:"measured,omitempty"`
+	ActiveSince *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=active_since,json=activeSince,proto3" json:"active_since,omitempty"`
 	// Time from request to activation of the last generation.
 	ActivationMs float64 `protobuf:"fixed64,8,opt,name=activation_ms,json=activationMs,proto3" json:"activation_ms,omitempty"`
 	// Edges whose users joined at a site where no ingress was planned, as their sites say.
-	Joined        []*JoinedEdge `protobuf:"bytes,9,rep,name=joined,proto3" json:"joined,omitempty"`
+	Joined []*JoinedEdge `protobuf:"bytes,9,rep,name=joined,proto3" json:"joined,omitempty"`
+	// What the routes and reservations are for: the estimate, or what replaced it when traffic had been measured.
+	Planned       *Demand `protobuf:"bytes,10,opt,name=planned,proto3" json:"planned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2699,6 +2702,13 @@ func (x *ChainStatus) GetActivationMs() float64 {
 func (x *ChainStatus) GetJoined() []*JoinedEdge {
 	if x != nil {
 		return x.Joined
+	}
+	return nil
+}
+
+func (x *ChainStatus) GetPlanned() *Demand {
+	if x != nil {
+		return x.Planned
 	}
 	return nil
 }
@@ -3236,7 +3246,7 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\aoptions\x18\x02 \x01(\v2\x17.google.protobuf.StructR\aoptions\"N\n" +
 	"\x06Demand\x12!\n" +
 	"\fforward_mbps\x18\x01 \x01(\x01R\vforwardMbps\x12!\n" +
-	"\freverse_mbps\x18\x02 \x01(\x01R\vreverseMbps\"\xba\x03\n" +
+	"\freverse_mbps\x18\x02 \x01(\x01R\vreverseMbps\"\xf0\x03\n" +
 	"\vChainStatus\x124\n" +
 	"\x05phase\x18\x01 \x01(\x0e2\x1e.switchboard.api.v1.ChainPhaseR\x05phase\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x1f\n" +
@@ -3247,7 +3257,9 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\bmeasured\x18\x06 \x01(\v2\x1a.switchboard.api.v1.DemandR\bmeasured\x12=\n" +
 	"\factive_since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vactiveSince\x12#\n" +
 	"\ractivation_ms\x18\b \x01(\x01R\factivationMs\x126\n" +
-	"\x06joined\x18\t \x03(\v2\x1e.switchboard.api.v1.JoinedEdgeR\x06joined\"\xc3\x01\n" +
+	"\x06joined\x18\t \x03(\v2\x1e.switchboard.api.v1.JoinedEdgeR\x06joined\x124\n" +
+	"\aplanned\x18\n" +
+	" \x01(\v2\x1a.switchboard.api.v1.DemandR\aplanned\"\xc3\x01\n" +
 	"\n" +
 	"JoinedEdge\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x12\n" +
@@ -3450,16 +3462,17 @@ var file_switchboard_api_v1_resources_proto_depIdxs = []int32{
 	35, // 44: switchboard.api.v1.ChainStatus.measured:type_name -> switchboard.api.v1.Demand
 	43, // 45: switchboard.api.v1.ChainStatus.active_since:type_name -> google.protobuf.Timestamp
 	37, // 46: switchboard.api.v1.ChainStatus.joined:type_name -> switchboard.api.v1.JoinedEdge
-	40, // 47: switchboard.api.v1.Route.status:type_name -> switchboard.api.v1.RouteStatus
-	40, // 48: switchboard.api.v1.Move.from:type_name -> switchboard.api.v1.RouteStatus
-	40, // 49: switchboard.api.v1.Move.to:type_name -> switchboard.api.v1.RouteStatus
-	43, // 50: switchboard.api.v1.Move.planned:type_name -> google.protobuf.Timestamp
-	7,  // 51: switchboard.api.v1.RouteStatus.state:type_name -> switchboard.api.v1.RouteState
-	52, // [52:52] is the sub-list for method output_type
-	52, // [52:52] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	35, // 47: switchboard.api.v1.ChainStatus.planned:type_name -> switchboard.api.v1.Demand
+	40, // 48: switchboard.api.v1.Route.status:type_name -> switchboard.api.v1.RouteStatus
+	40, // 49: switchboard.api.v1.Move.from:type_name -> switchboard.api.v1.RouteStatus
+	40, // 50: switchboard.api.v1.Move.to:type_name -> switchboard.api.v1.RouteStatus
+	43, // 51: switchboard.api.v1.Move.planned:type_name -> google.protobuf.Timestamp
+	7,  // 52: switchboard.api.v1.RouteStatus.state:type_name -> switchboard.api.v1.RouteState
+	53, // [53:53] is the sub-list for method output_type
+	53, // [53:53] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_api_v1_resources_proto_init() }
