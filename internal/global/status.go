@@ -73,7 +73,8 @@ func (g *Global) siteStatus(key chain.Key) *api.SiteStatus {
 		if at == site {
 			status.Forwarders = append(status.Forwarders, &api.ForwarderStatus{Name: f.Forwarder, Address: f.Address,
 				Alive: f.Alive, FlowEntries: f.FlowEntries, DesiredGeneration: f.DesiredGeneration,
-				AppliedGeneration: f.AppliedGeneration, Drops: f.Drops})
+				AppliedGeneration: f.AppliedGeneration, Drops: f.Drops,
+				LatencyP50Us: f.LatencyP50Us, LatencyP99Us: f.LatencyP99Us})
 		}
 	})
 	slices.SortFunc(status.Forwarders, func(a, b *api.ForwarderStatus) int { return cmpString(a.Name, b.Name) })

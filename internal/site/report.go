@@ -137,7 +137,7 @@ func onlyCounts(record proto.Message, published []byte) bool {
 	for _, m := range []proto.Message{a, b} {
 		switch m := m.(type) {
 		case *control.ForwarderRecord:
-			m.FlowEntries, m.Drops = 0, nil
+			m.FlowEntries, m.Drops, m.LatencyP50Us, m.LatencyP99Us = 0, nil, 0, 0
 		case *control.InstanceRecord:
 			m.Observed.Flows, m.Observed.Packets = 0, 0
 		case *control.ChainProgress:
@@ -165,7 +165,8 @@ func (s *Switchboard) forwarderRecord(f Forwarder) *control.ForwarderRecord {
 	record := &control.ForwarderRecord{Site: s.config.Site, Forwarder: f.Name, Address: hostAddress(f.TunnelAddress),
 		Alive: s.state.present[f.Name], VnfWeights: map[string]uint32{},
 		AppliedGeneration: status.GetAppliedGeneration(), DesiredGeneration: s.results.rules[f.Name].GetGeneration(),
-		FlowEntries: status.GetFlowEntries(), Drops: status.GetDrops()}
+		FlowEntries: status.GetFlowEntries(), Drops: status.GetDrops(),
+		LatencyP50Us: stayed(status, 0.50), LatencyP99Us: stayed(status, 0.99)}
 	for _, in := range s.state.observed.Instances {
 		if in.Forwarder == f.Name {
 			weight := in.Weight

@@ -7,10 +7,12 @@
 //! - Pools and ports outlive nothing: they live until the process ends or they are closed, and buffers belong to pools that are never freed.
 //! - One thread at a time uses a queue of a port (`Port::receive` and `Port::send` take `&mut Queue`).
 
+mod cycles;
 mod environment;
 mod mbuf;
 mod port;
 
+pub use cycles::{cycles, cycles_per_second};
 pub use environment::{Environment, EnvironmentError};
 pub use mbuf::{KnownThread, Mbuf, Pool};
 pub use port::{Port, PortError, Queue};

@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::flow_files::FlowFiles;
+use crate::latency::Latency;
 use crate::pipeline::Settings;
 use crate::ports::{Change, Ports};
 use crate::registry::{PlaceName, Registry};
@@ -269,6 +270,11 @@ impl Control {
             events: named(report.counters.events()),
             flow_entries: report.flow_entries,
             flow_entries_limit: self.flow_entries_limit,
+            latencies: report
+                .latencies
+                .iter()
+                .map(|(_, latency)| histogram(latency))
+                .collect(),
             ..Default::default()
         };
         for (id, hop) in self.numbered_hops() {
@@ -360,6 +366,19 @@ impl Control {
     /// Ends the workers.
     pub fn stop(self) {
         self.workers.stop(self.threads);
+    }
+}
+
+fn histogram(latency: &Latency) -> contract::LatencyHistogram {
+    let buckets = latency.buckets();
+    contract::LatencyHistogram {
+        buckets: buckets
+            .map(|(below, packets)| contract::LatencyBucket {
+                below_ns: below.unwrap_or(0),
+                packets,
+            })
+            .collect(),
+        total_ns: latency.total(),
     }
 }
 

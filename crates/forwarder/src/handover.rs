@@ -128,6 +128,11 @@ pub struct Handover<F> {
 }
 
 impl<F: Frame> Handover<F> {
+    /// The number of the worker whose ways these are.
+    pub fn own(&self) -> usize {
+        self.own
+    }
+
     /// The ways among so many workers, up to [`WORKERS_LIMIT`]: those of each.
     ///
     /// # Errors

@@ -32,6 +32,7 @@ pub mod frame;
 pub mod handover;
 pub mod home;
 mod housekeeping;
+pub mod latency;
 pub mod local;
 pub mod metrics;
 pub mod neighbours;

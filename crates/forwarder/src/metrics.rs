@@ -2,7 +2,7 @@
 
 use contracts::forwarder as contract;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write;
+use std::fmt::{Display, Write};
 
 /// A family of series under way.
 struct Text(String);
@@ -15,6 +15,10 @@ impl Text {
     }
 
     fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
+        self.sample_of(name, labels, value);
+    }
+
+    fn sample_of(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let _ = write!(self.0, "switchboard_forwarder_{name}");
         for (index, (label, text)) in labels.iter().enumerate() {
             let before = if index == 0 { '{' } else { ',' };
@@ -101,10 +105,44 @@ pub fn render(status: &contract::Status, rules: &contract::RuleSet) -> String {
         "What happened that is no drop.",
         &status.events,
     );
+    latencies(&mut text, status);
     ports(&mut text, status);
     stages(&mut text, status, rules);
     attachments(&mut text, status);
     text.0
+}
+
+/// Bounds of the histogram's buckets here, as powers of two of nanoseconds: 256 ns to 67 ms.
+const LATENCY_BOUNDS: std::ops::RangeInclusive<u32> = 8..=26;
+
+/// The finer buckets of a report, added up.
+fn latencies(text: &mut Text, status: &contract::Status) {
+    let name = "latency_seconds";
+    let help = "Time from being received to being handed to a port.";
+    text.family(name, "histogram", help);
+    for (worker, histogram) in status.latencies.iter().enumerate() {
+        let worker = worker.to_string();
+        let below = |bound: u64| {
+            let buckets = histogram.buckets.iter();
+            let within = buckets.filter(|bucket| (1..=bound).contains(&bucket.below_ns));
+            within.map(|bucket| bucket.packets).sum()
+        };
+        for power in LATENCY_BOUNDS {
+            let bound = (1u64 << power) as f64 / 1e9;
+            let labels = [("worker", worker.as_str()), ("le", &bound.to_string())];
+            text.sample(&format!("{name}_bucket"), &labels, below(1 << power));
+        }
+        let count = histogram.buckets.iter().map(|bucket| bucket.packets).sum();
+        let labels = [("worker", worker.as_str()), ("le", "+Inf")];
+        text.sample(&format!("{name}_bucket"), &labels, count);
+        let labels = [("worker", worker.as_str())];
+        text.sample(&format!("{name}_count"), &labels, count);
+        text.sample_of(
+            &format!("{name}_sum"),
+            &labels,
+            histogram.total_ns as f64 / 1e9,
+        );
+    }
 }
 
 fn ports(text: &mut Text, status: &contract::Status) {
@@ -258,6 +296,12 @@ mod tests {
             applied_generation: 3,
             flow_entries: 7,
             drops: BTreeMap::from([("loop_guard".to_string(), 2)]),
+            latencies: vec![contract::LatencyHistogram {
+                buckets: [(256, 3), (320, 4), (1_024, 2), (0, 1)]
+                    .map(|(below_ns, packets)| contract::LatencyBucket { below_ns, packets })
+                    .to_vec(),
+                total_ns: 2_500_000_000,
+            }],
             ports: vec![contract::PortStatus {
                 name: "wan".into(),
                 up: true,
@@ -293,6 +337,12 @@ mod tests {
             r#"switchboard_forwarder_info{site="office",forwarder="f\"1",incarnation="9"} 1"#,
             "switchboard_forwarder_flow_entries 7",
             r#"switchboard_forwarder_drops_total{reason="loop_guard"} 2"#,
+            r#"switchboard_forwarder_latency_seconds_bucket{worker="0",le="0.000000256"} 3"#,
+            r#"switchboard_forwarder_latency_seconds_bucket{worker="0",le="0.000000512"} 7"#,
+            r#"switchboard_forwarder_latency_seconds_bucket{worker="0",le="0.000001024"} 9"#,
+            r#"switchboard_forwarder_latency_seconds_bucket{worker="0",le="+Inf"} 10"#,
+            r#"switchboard_forwarder_latency_seconds_count{worker="0"} 10"#,
+            r#"switchboard_forwarder_latency_seconds_sum{worker="0"} 2.5"#,
             r#"switchboard_forwarder_port_sent_bytes_total{port="wan"} 1000"#,
             r#"switchboard_forwarder_stage_packets_total{customer="acme",chain="web",chain_label="100",egress_label="50",stage="2",direction="reverse"} 5"#,
         ] {
@@ -303,12 +353,18 @@ mod tests {
     #[test]
     fn every_sample_belongs_to_the_family_above_it() {
         let text = render(&status(), &contract::RuleSet::default());
-        let mut family = "";
+        let (mut family, mut kind) = ("", "");
         for line in text.lines() {
             match line.strip_prefix("# TYPE ") {
-                Some(rest) => family = rest.split(' ').next().unwrap(),
+                Some(rest) => (family, kind) = rest.split_once(' ').unwrap(),
                 None if line.starts_with('#') => {}
-                None => assert_eq!(line.split(['{', ' ']).next(), Some(family)),
+                None => {
+                    let name = line.split(['{', ' ']).next().unwrap();
+                    let parts = ["_bucket", "_count", "_sum"];
+                    let whole = parts.iter().find_map(|part| name.strip_suffix(part));
+                    let is_part = kind == "histogram";
+                    assert_eq!(whole.filter(|_| is_part).unwrap_or(name), family);
+                }
             }
         }
     }

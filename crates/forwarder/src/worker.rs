@@ -13,6 +13,7 @@ use crate::capture::Capture;
 use crate::clock;
 use crate::counters::Drop;
 use crate::handover::{Bell, Handover, PortWorkers};
+use crate::latency::{Latency, Timer};
 use crate::pipeline::{Errand, Output, Pipeline};
 use crate::ports::Queue;
 use crate::probe;
@@ -52,6 +53,8 @@ pub struct Worker {
     announced: Vec<(usize, Vec<u8>)>,
     /// A capture under way, or one whose reader has gone since the last look.
     capture: Option<Capture>,
+    timer: Timer,
+    latency: Latency,
     commands: Receiver<Command>,
     bell: Arc<Bell>,
 }
@@ -97,6 +100,8 @@ impl Worker {
             injected: Vec::new(),
             announced: Vec::new(),
             capture: None,
+            timer: Timer::new(),
+            latency: Latency::default(),
             commands,
             bell: bell.clone(),
         };
@@ -130,6 +135,7 @@ impl Worker {
                 .pipeline
                 .tick(&self.rules, now, received == 0, &mut output);
             self.flush(&mut output);
+            self.timer.sent(&mut self.latency);
             if received > 0 {
                 idle = 0;
             } else if !busy {
@@ -166,6 +172,7 @@ impl Worker {
             if received == 0 {
                 continue;
             }
+            self.timer.receive(received);
             total += received;
             port.count.received_packets += burst.len() as u64;
             let bytes: usize = burst.iter().map(|mbuf| mbuf.data().len()).sum();
@@ -358,6 +365,10 @@ impl Worker {
             hop_flows: self.pipeline.hop_flows.clone(),
             place_flows: self.pipeline.place_flows.clone(),
             ports: ports.collect(),
+            latencies: vec![(
+                self.handover.as_ref().map_or(0, Handover::own),
+                self.latency.clone(),
+            )],
             traced: self.pipeline.trace.as_ref().map_or(0, Trace::hop_count),
         }
     }

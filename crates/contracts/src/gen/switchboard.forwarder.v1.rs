@@ -555,6 +555,29 @@ pub struct Status {
         ::prost::alloc::string::String,
         u64,
     >,
+    /// How long packets stayed in the forwarder since start, by worker.
+    #[prost(message, repeated, tag = "20")]
+    pub latencies: ::prost::alloc::vec::Vec<LatencyHistogram>,
+}
+/// LatencyHistogram counts packets by the time from being received to being handed
+/// to a port. Bounds are the same for all forwarders: quarters of powers of two, from 64 ns on.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct LatencyHistogram {
+    /// Buckets with packets in them, the shortest times first.
+    #[prost(message, repeated, tag = "1")]
+    pub buckets: ::prost::alloc::vec::Vec<LatencyBucket>,
+    /// Nanoseconds of all packets together.
+    #[prost(uint64, tag = "2")]
+    pub total_ns: u64,
+}
+/// LatencyBucket is one range of times.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LatencyBucket {
+    /// The first nanosecond above the range; 0: the range has no end.
+    #[prost(uint64, tag = "1")]
+    pub below_ns: u64,
+    #[prost(uint64, tag = "2")]
+    pub packets: u64,
 }
 /// PortStatus is one port's state and counters.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -3,6 +3,7 @@
 use crate::capture::Capture;
 use crate::counters::Counters;
 use crate::handover::{Bell, PortWorkers};
+use crate::latency::Latency;
 use crate::ports::Queue;
 use crate::registry::{HopId, PlaceId};
 use crate::rules::Rules;
@@ -87,6 +88,8 @@ pub struct Report {
     pub place_flows: HashMap<PlaceId, u64>,
     /// Packets and bytes of each port.
     pub ports: HashMap<String, PortCount>,
+    /// How long packets stayed, by the worker's number; in order.
+    pub latencies: Vec<(usize, Latency)>,
     /// Decisions in the trace under way.
     pub traced: usize,
 }
@@ -105,6 +108,8 @@ impl Report {
         for (name, count) in other.ports {
             self.ports.entry(name).or_default().add(count);
         }
+        self.latencies.extend(other.latencies);
+        self.latencies.sort_unstable_by_key(|&(worker, _)| worker);
         self.traced += other.traced;
     }
 }

@@ -983,8 +983,11 @@ type ForwarderRecord struct {
 	DesiredGeneration uint64            `protobuf:"varint,8,opt,name=desired_generation,json=desiredGeneration,proto3" json:"desired_generation,omitempty"`
 	FlowEntries       uint64            `protobuf:"varint,9,opt,name=flow_entries,json=flowEntries,proto3" json:"flow_entries,omitempty"`
 	Drops             map[string]uint64 `protobuf:"bytes,10,rep,name=drops,proto3" json:"drops,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// Microseconds that half of its packets, and 99 % of them, stayed in it at most; 0 before there are any.
+	LatencyP50Us  float64 `protobuf:"fixed64,11,opt,name=latency_p50_us,json=latencyP50Us,proto3" json:"latency_p50_us,omitempty"`
+	LatencyP99Us  float64 `protobuf:"fixed64,12,opt,name=latency_p99_us,json=latencyP99Us,proto3" json:"latency_p99_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ForwarderRecord) Reset() {
@@ -1085,6 +1088,20 @@ func (x *ForwarderRecord) GetDrops() map[string]uint64 {
 		return x.Drops
 	}
 	return nil
+}
+
+func (x *ForwarderRecord) GetLatencyP50Us() float64 {
+	if x != nil {
+		return x.LatencyP50Us
+	}
+	return 0
+}
+
+func (x *ForwarderRecord) GetLatencyP99Us() float64 {
+	if x != nil {
+		return x.LatencyP99Us
+	}
+	return 0
 }
 
 // InstanceRecord is a VNF instance as its site sees it.
@@ -2717,7 +2734,7 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\bfraction\x18\x05 \x01(\x01R\bfraction\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\x06 \x01(\x01R\tlatencyMs\x12\x16\n" +
-	"\x06number\x18\a \x01(\rR\x06number\"\xa7\x04\n" +
+	"\x06number\x18\a \x01(\rR\x06number\"\xf3\x04\n" +
 	"\x0fForwarderRecord\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1c\n" +
 	"\tforwarder\x18\x02 \x01(\tR\tforwarder\x12\x18\n" +
@@ -2730,7 +2747,9 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\x12desired_generation\x18\b \x01(\x04R\x11desiredGeneration\x12!\n" +
 	"\fflow_entries\x18\t \x01(\x04R\vflowEntries\x12H\n" +
 	"\x05drops\x18\n" +
-	" \x03(\v22.switchboard.control.v1.ForwarderRecord.DropsEntryR\x05drops\x1a=\n" +
+	" \x03(\v22.switchboard.control.v1.ForwarderRecord.DropsEntryR\x05drops\x12$\n" +
+	"\x0elatency_p50_us\x18\v \x01(\x01R\flatencyP50Us\x12$\n" +
+	"\x0elatency_p99_us\x18\f \x01(\x01R\flatencyP99Us\x1a=\n" +
 	"\x0fVnfWeightsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a8\n" +

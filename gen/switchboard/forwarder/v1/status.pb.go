@@ -51,8 +51,10 @@ type Status struct {
 	AttachmentNewFlows map[string]uint64 `protobuf:"bytes,15,rep,name=attachment_new_flows,json=attachmentNewFlows,proto3" json:"attachment_new_flows,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Packets sent to each attachment since start, both directions.
 	AttachmentPackets map[string]uint64 `protobuf:"bytes,16,rep,name=attachment_packets,json=attachmentPackets,proto3" json:"attachment_packets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// How long packets stayed in the forwarder since start, by worker.
+	Latencies     []*LatencyHistogram `protobuf:"bytes,20,rep,name=latencies,proto3" json:"latencies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Status) Reset() {
@@ -197,6 +199,123 @@ func (x *Status) GetAttachmentPackets() map[string]uint64 {
 	return nil
 }
 
+func (x *Status) GetLatencies() []*LatencyHistogram {
+	if x != nil {
+		return x.Latencies
+	}
+	return nil
+}
+
+// LatencyHistogram counts packets by the time from being received to being handed
+// to a port. Bounds are the same for all forwarders: quarters of powers of two, from 64 ns on.
+type LatencyHistogram struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Buckets with packets in them, the shortest times first.
+	Buckets []*LatencyBucket `protobuf:"bytes,1,rep,name=buckets,proto3" json:"buckets,omitempty"`
+	// Nanoseconds of all packets together.
+	TotalNs       uint64 `protobuf:"varint,2,opt,name=total_ns,json=totalNs,proto3" json:"total_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LatencyHistogram) Reset() {
+	*x = LatencyHistogram{}
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LatencyHistogram) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LatencyHistogram) ProtoMessage() {}
+
+func (x *LatencyHistogram) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LatencyHistogram.ProtoReflect.Descriptor instead.
+func (*LatencyHistogram) Descriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *LatencyHistogram) GetBuckets() []*LatencyBucket {
+	if x != nil {
+		return x.Buckets
+	}
+	return nil
+}
+
+func (x *LatencyHistogram) GetTotalNs() uint64 {
+	if x != nil {
+		return x.TotalNs
+	}
+	return 0
+}
+
+// LatencyBucket is one range of times.
+type LatencyBucket struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first nanosecond above the range; 0: the range has no end.
+	BelowNs       uint64 `protobuf:"varint,1,opt,name=below_ns,json=belowNs,proto3" json:"below_ns,omitempty"`
+	Packets       uint64 `protobuf:"varint,2,opt,name=packets,proto3" json:"packets,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LatencyBucket) Reset() {
+	*x = LatencyBucket{}
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LatencyBucket) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LatencyBucket) ProtoMessage() {}
+
+func (x *LatencyBucket) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LatencyBucket.ProtoReflect.Descriptor instead.
+func (*LatencyBucket) Descriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *LatencyBucket) GetBelowNs() uint64 {
+	if x != nil {
+		return x.BelowNs
+	}
+	return 0
+}
+
+func (x *LatencyBucket) GetPackets() uint64 {
+	if x != nil {
+		return x.Packets
+	}
+	return 0
+}
+
 // PortStatus is one port's state and counters.
 type PortStatus struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -215,7 +334,7 @@ type PortStatus struct {
 
 func (x *PortStatus) Reset() {
 	*x = PortStatus{}
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[1]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -227,7 +346,7 @@ func (x *PortStatus) String() string {
 func (*PortStatus) ProtoMessage() {}
 
 func (x *PortStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[1]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -240,7 +359,7 @@ func (x *PortStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortStatus.ProtoReflect.Descriptor instead.
 func (*PortStatus) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{1}
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PortStatus) GetName() string {
@@ -329,7 +448,7 @@ type StageCounters struct {
 
 func (x *StageCounters) Reset() {
 	*x = StageCounters{}
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[2]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -341,7 +460,7 @@ func (x *StageCounters) String() string {
 func (*StageCounters) ProtoMessage() {}
 
 func (x *StageCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[2]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -354,7 +473,7 @@ func (x *StageCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageCounters.ProtoReflect.Descriptor instead.
 func (*StageCounters) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{2}
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *StageCounters) GetChainLabel() uint32 {
@@ -450,7 +569,7 @@ type TraceRequest struct {
 
 func (x *TraceRequest) Reset() {
 	*x = TraceRequest{}
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[3]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -462,7 +581,7 @@ func (x *TraceRequest) String() string {
 func (*TraceRequest) ProtoMessage() {}
 
 func (x *TraceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[3]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -475,7 +594,7 @@ func (x *TraceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
 func (*TraceRequest) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{3}
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *TraceRequest) GetMatch() *Match {
@@ -550,7 +669,7 @@ type InjectRequest struct {
 
 func (x *InjectRequest) Reset() {
 	*x = InjectRequest{}
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[4]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -562,7 +681,7 @@ func (x *InjectRequest) String() string {
 func (*InjectRequest) ProtoMessage() {}
 
 func (x *InjectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[4]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -575,7 +694,7 @@ func (x *InjectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InjectRequest.ProtoReflect.Descriptor instead.
 func (*InjectRequest) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *InjectRequest) GetProbe() []byte {
@@ -608,7 +727,7 @@ type InjectReply struct {
 
 func (x *InjectReply) Reset() {
 	*x = InjectReply{}
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[5]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +739,7 @@ func (x *InjectReply) String() string {
 func (*InjectReply) ProtoMessage() {}
 
 func (x *InjectReply) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[5]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +752,7 @@ func (x *InjectReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InjectReply.ProtoReflect.Descriptor instead.
 func (*InjectReply) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{5}
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{7}
 }
 
 // TraceReply lists decisions in the order taken.
@@ -646,7 +765,7 @@ type TraceReply struct {
 
 func (x *TraceReply) Reset() {
 	*x = TraceReply{}
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[6]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +777,7 @@ func (x *TraceReply) String() string {
 func (*TraceReply) ProtoMessage() {}
 
 func (x *TraceReply) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[6]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +790,7 @@ func (x *TraceReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceReply.ProtoReflect.Descriptor instead.
 func (*TraceReply) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{6}
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TraceReply) GetHops() []*TraceHop {
@@ -714,7 +833,7 @@ type TraceHop struct {
 
 func (x *TraceHop) Reset() {
 	*x = TraceHop{}
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[7]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -726,7 +845,7 @@ func (x *TraceHop) String() string {
 func (*TraceHop) ProtoMessage() {}
 
 func (x *TraceHop) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[7]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -739,7 +858,7 @@ func (x *TraceHop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceHop.ProtoReflect.Descriptor instead.
 func (*TraceHop) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{7}
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TraceHop) GetTimeUnixNs() int64 {
@@ -886,7 +1005,8 @@ var File_switchboard_forwarder_v1_status_proto protoreflect.FileDescriptor
 
 const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\n" +
-	"%switchboard/forwarder/v1/status.proto\x12\x18switchboard.forwarder.v1\x1a$switchboard/forwarder/v1/rules.proto\"\xc9\t\n" +
+	"%switchboard/forwarder/v1/status.proto\x12\x18switchboard.forwarder.v1\x1a$switchboard/forwarder/v1/rules.proto\"\x93\n" +
+	"\n" +
 	"\x06Status\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1c\n" +
 	"\tforwarder\x18\x02 \x01(\tR\tforwarder\x12-\n" +
@@ -905,7 +1025,8 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\x12flow_entries_limit\x18\r \x01(\x04R\x10flowEntriesLimit\x12`\n" +
 	"\x10attachment_flows\x18\x0e \x03(\v25.switchboard.forwarder.v1.Status.AttachmentFlowsEntryR\x0fattachmentFlows\x12j\n" +
 	"\x14attachment_new_flows\x18\x0f \x03(\v28.switchboard.forwarder.v1.Status.AttachmentNewFlowsEntryR\x12attachmentNewFlows\x12f\n" +
-	"\x12attachment_packets\x18\x10 \x03(\v27.switchboard.forwarder.v1.Status.AttachmentPacketsEntryR\x11attachmentPackets\x1a8\n" +
+	"\x12attachment_packets\x18\x10 \x03(\v27.switchboard.forwarder.v1.Status.AttachmentPacketsEntryR\x11attachmentPackets\x12H\n" +
+	"\tlatencies\x18\x14 \x03(\v2*.switchboard.forwarder.v1.LatencyHistogramR\tlatencies\x1a8\n" +
 	"\n" +
 	"DropsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -921,7 +1042,13 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\x1aD\n" +
 	"\x16AttachmentPacketsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x91\x02\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"p\n" +
+	"\x10LatencyHistogram\x12A\n" +
+	"\abuckets\x18\x01 \x03(\v2'.switchboard.forwarder.v1.LatencyBucketR\abuckets\x12\x19\n" +
+	"\btotal_ns\x18\x02 \x01(\x04R\atotalNs\"D\n" +
+	"\rLatencyBucket\x12\x19\n" +
+	"\bbelow_ns\x18\x01 \x01(\x04R\abelowNs\x12\x18\n" +
+	"\apackets\x18\x02 \x01(\x04R\apackets\"\x91\x02\n" +
 	"\n" +
 	"PortStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
@@ -1004,41 +1131,45 @@ func file_switchboard_forwarder_v1_status_proto_rawDescGZIP() []byte {
 	return file_switchboard_forwarder_v1_status_proto_rawDescData
 }
 
-var file_switchboard_forwarder_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_switchboard_forwarder_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_switchboard_forwarder_v1_status_proto_goTypes = []any{
-	(*Status)(nil),        // 0: switchboard.forwarder.v1.Status
-	(*PortStatus)(nil),    // 1: switchboard.forwarder.v1.PortStatus
-	(*StageCounters)(nil), // 2: switchboard.forwarder.v1.StageCounters
-	(*TraceRequest)(nil),  // 3: switchboard.forwarder.v1.TraceRequest
-	(*InjectRequest)(nil), // 4: switchboard.forwarder.v1.InjectRequest
-	(*InjectReply)(nil),   // 5: switchboard.forwarder.v1.InjectReply
-	(*TraceReply)(nil),    // 6: switchboard.forwarder.v1.TraceReply
-	(*TraceHop)(nil),      // 7: switchboard.forwarder.v1.TraceHop
-	nil,                   // 8: switchboard.forwarder.v1.Status.DropsEntry
-	nil,                   // 9: switchboard.forwarder.v1.Status.EventsEntry
-	nil,                   // 10: switchboard.forwarder.v1.Status.AttachmentFlowsEntry
-	nil,                   // 11: switchboard.forwarder.v1.Status.AttachmentNewFlowsEntry
-	nil,                   // 12: switchboard.forwarder.v1.Status.AttachmentPacketsEntry
-	(Direction)(0),        // 13: switchboard.forwarder.v1.Direction
-	(*Match)(nil),         // 14: switchboard.forwarder.v1.Match
+	(*Status)(nil),           // 0: switchboard.forwarder.v1.Status
+	(*LatencyHistogram)(nil), // 1: switchboard.forwarder.v1.LatencyHistogram
+	(*LatencyBucket)(nil),    // 2: switchboard.forwarder.v1.LatencyBucket
+	(*PortStatus)(nil),       // 3: switchboard.forwarder.v1.PortStatus
+	(*StageCounters)(nil),    // 4: switchboard.forwarder.v1.StageCounters
+	(*TraceRequest)(nil),     // 5: switchboard.forwarder.v1.TraceRequest
+	(*InjectRequest)(nil),    // 6: switchboard.forwarder.v1.InjectRequest
+	(*InjectReply)(nil),      // 7: switchboard.forwarder.v1.InjectReply
+	(*TraceReply)(nil),       // 8: switchboard.forwarder.v1.TraceReply
+	(*TraceHop)(nil),         // 9: switchboard.forwarder.v1.TraceHop
+	nil,                      // 10: switchboard.forwarder.v1.Status.DropsEntry
+	nil,                      // 11: switchboard.forwarder.v1.Status.EventsEntry
+	nil,                      // 12: switchboard.forwarder.v1.Status.AttachmentFlowsEntry
+	nil,                      // 13: switchboard.forwarder.v1.Status.AttachmentNewFlowsEntry
+	nil,                      // 14: switchboard.forwarder.v1.Status.AttachmentPacketsEntry
+	(Direction)(0),           // 15: switchboard.forwarder.v1.Direction
+	(*Match)(nil),            // 16: switchboard.forwarder.v1.Match
 }
 var file_switchboard_forwarder_v1_status_proto_depIdxs = []int32{
-	1,  // 0: switchboard.forwarder.v1.Status.ports:type_name -> switchboard.forwarder.v1.PortStatus
-	2,  // 1: switchboard.forwarder.v1.Status.stages:type_name -> switchboard.forwarder.v1.StageCounters
-	8,  // 2: switchboard.forwarder.v1.Status.drops:type_name -> switchboard.forwarder.v1.Status.DropsEntry
-	9,  // 3: switchboard.forwarder.v1.Status.events:type_name -> switchboard.forwarder.v1.Status.EventsEntry
-	10, // 4: switchboard.forwarder.v1.Status.attachment_flows:type_name -> switchboard.forwarder.v1.Status.AttachmentFlowsEntry
-	11, // 5: switchboard.forwarder.v1.Status.attachment_new_flows:type_name -> switchboard.forwarder.v1.Status.AttachmentNewFlowsEntry
-	12, // 6: switchboard.forwarder.v1.Status.attachment_packets:type_name -> switchboard.forwarder.v1.Status.AttachmentPacketsEntry
-	13, // 7: switchboard.forwarder.v1.StageCounters.direction:type_name -> switchboard.forwarder.v1.Direction
-	14, // 8: switchboard.forwarder.v1.TraceRequest.match:type_name -> switchboard.forwarder.v1.Match
-	7,  // 9: switchboard.forwarder.v1.TraceReply.hops:type_name -> switchboard.forwarder.v1.TraceHop
-	13, // 10: switchboard.forwarder.v1.TraceHop.direction:type_name -> switchboard.forwarder.v1.Direction
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	3,  // 0: switchboard.forwarder.v1.Status.ports:type_name -> switchboard.forwarder.v1.PortStatus
+	4,  // 1: switchboard.forwarder.v1.Status.stages:type_name -> switchboard.forwarder.v1.StageCounters
+	10, // 2: switchboard.forwarder.v1.Status.drops:type_name -> switchboard.forwarder.v1.Status.DropsEntry
+	11, // 3: switchboard.forwarder.v1.Status.events:type_name -> switchboard.forwarder.v1.Status.EventsEntry
+	12, // 4: switchboard.forwarder.v1.Status.attachment_flows:type_name -> switchboard.forwarder.v1.Status.AttachmentFlowsEntry
+	13, // 5: switchboard.forwarder.v1.Status.attachment_new_flows:type_name -> switchboard.forwarder.v1.Status.AttachmentNewFlowsEntry
+	14, // 6: switchboard.forwarder.v1.Status.attachment_packets:type_name -> switchboard.forwarder.v1.Status.AttachmentPacketsEntry
+	1,  // 7: switchboard.forwarder.v1.Status.latencies:type_name -> switchboard.forwarder.v1.LatencyHistogram
+	2,  // 8: switchboard.forwarder.v1.LatencyHistogram.buckets:type_name -> switchboard.forwarder.v1.LatencyBucket
+	15, // 9: switchboard.forwarder.v1.StageCounters.direction:type_name -> switchboard.forwarder.v1.Direction
+	16, // 10: switchboard.forwarder.v1.TraceRequest.match:type_name -> switchboard.forwarder.v1.Match
+	9,  // 11: switchboard.forwarder.v1.TraceReply.hops:type_name -> switchboard.forwarder.v1.TraceHop
+	15, // 12: switchboard.forwarder.v1.TraceHop.direction:type_name -> switchboard.forwarder.v1.Direction
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_forwarder_v1_status_proto_init() }
@@ -1053,7 +1184,7 @@ func file_switchboard_forwarder_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_forwarder_v1_status_proto_rawDesc), len(file_switchboard_forwarder_v1_status_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
