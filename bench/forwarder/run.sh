@@ -5,7 +5,7 @@ set -euo pipefail
 
 program=$1
 shift
-pages=1024
+pages=1536
 setting=/proc/sys/vm/nr_hugepages
 before=$(cat "$setting")
 

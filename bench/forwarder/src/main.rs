@@ -4,17 +4,19 @@
 //! Times are of the processor where one thread is measured: programs that take turns on the core do not count, what
 //! they do to caches and memory does. Figures are medians over repetitions made in turns with the peer.
 
+mod bridge;
 mod clock;
-mod composed;
 mod figures;
 mod frames;
 mod peers;
 mod ports;
+mod profile;
 mod results;
 mod rows;
 mod rte_hash;
 mod rules;
 mod subject;
+mod substitutes;
 mod testpmd;
 
 use dpdk::{Environment, Pool};
@@ -28,8 +30,6 @@ use testpmd::Testpmd;
 /// Buffers of this process: what is measured lies in the cache, so there are few.
 const BUFFERS: u32 = 8_191;
 const DATA_ROOM: u16 = 2048 + 128;
-/// Megabytes for `rte_hash` with 30 million connections; not touched before they are needed.
-const MEMORY: u32 = 6_144;
 
 struct Arguments {
     quick: bool,
@@ -64,6 +64,7 @@ fn main() -> ExitCode {
     let outcome = match words_are[..] {
         [ports::generator::ROLE, wires, core] => ports::generator::run(wires, core),
         [ports::worker::ROLE, wires, core] => ports::worker::run(wires, core),
+        [profile::ROLE, ..] => profile_pipeline(&words_are[1..]),
         _ => arguments(words.into_iter()).and_then(run),
     };
     match outcome {
@@ -75,12 +76,22 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: Arguments) -> Result<(), String> {
+fn cores() -> Result<(usize, usize), String> {
     let cores = nix::sched::sched_getaffinity(nix::unistd::Pid::this())
         .map_err(|error| format!("sched_getaffinity: {error}"))?;
     let mut cores = (0..nix::sched::CpuSet::count()).filter(|&core| cores.is_set(core) == Ok(true));
     let other_core = cores.next().ok_or("no core")?;
-    let core = cores.next().unwrap_or(other_core);
+    Ok((other_core, cores.next().unwrap_or(other_core)))
+}
+
+fn profile_pipeline(words: &[&str]) -> Result<(), String> {
+    let (other_core, core) = cores()?;
+    let bench = start(&arguments(std::iter::empty())?, core, other_core)?;
+    profile::run(&bench, words)
+}
+
+fn run(arguments: Arguments) -> Result<(), String> {
+    let (other_core, core) = cores()?;
     let testpmd = Testpmd::start(other_core, core);
     let bench = start(&arguments, core, other_core)?;
     let mut results = Results::new();
@@ -119,25 +130,23 @@ fn run(arguments: Arguments) -> Result<(), String> {
             "cargo bench -p switchboard-forwarder --bench workers measures it",
         );
     }
-    results.write(&arguments.output);
+    results.write(&arguments.output, arguments.only.as_deref());
     figures::draw(&results, &arguments.output);
     Ok(())
 }
 
 fn start(arguments: &Arguments, core: usize, other_core: usize) -> Result<Bench, String> {
-    let memory = MEMORY.to_string();
     let own_core = core.to_string();
+    // Pages are taken as they are needed: most of them for `rte_hash` with 30 million connections.
     let words = [
-        "--no-huge",
-        "--no-shconf",
+        "--in-memory",
         "--no-telemetry",
         "--no-pci",
         "--log-level=error",
     ];
-    let words = words.into_iter().chain(["-m", &memory, "-l", &own_core]);
+    let words = words.into_iter().chain(["-l", &own_core]);
     let words: Vec<String> = words.map(String::from).collect();
     let environment = Environment::start(&words).map_err(|error| error.to_string())?;
-    rte_hash::ask_for_huge_pages(&environment);
     let pool = Pool::new(&environment, "packets", BUFFERS, DATA_ROOM).ok_or("no memory")?;
     let (repetitions, round) = match arguments.quick {
         true => (3, Duration::from_millis(100)),

@@ -108,8 +108,8 @@ impl Results {
         self.notes.insert(name.into(), text.into());
     }
 
-    /// Writes the file.
-    pub fn write(&self, path: &str) {
+    /// Writes the file. Where only some `rows` were measured, what it held of others stays.
+    pub fn write(&mut self, path: &str, rows: Option<&[String]>) {
         let commit = std::process::Command::new("git")
             .args(["describe", "--always", "--dirty", "--abbrev=12"])
             .output()
@@ -117,16 +117,48 @@ impl Results {
                 |_| "unknown".into(),
                 |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
             );
+        let mut runs = Vec::new();
+        if rows.is_some() {
+            runs = self.take_over(path);
+        }
+        runs.push(json!({
+            "rows": rows.map_or("all".to_string(), |rows| rows.join(",")),
+            "commit": commit,
+            "load_average": {"before": self.load_before, "after": load_average()},
+        }));
         let document = json!({
             "bench": "forwarder",
             "commit": commit,
             "machine": machine(),
-            "load_average": {"before": self.load_before, "after": load_average()},
             "figures": self.figures,
             "left_out": self.left_out,
             "notes": self.notes,
+            "runs": runs,
         });
         let text = serde_json::to_string_pretty(&document).expect("plain values") + "\n";
         std::fs::write(path, text).unwrap_or_else(|error| panic!("cannot write {path}: {error}"));
+    }
+
+    /// Takes over what a file holds and was not measured now; returns its runs.
+    fn take_over(&mut self, path: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let Ok(old) = serde_json::from_str::<Value>(&text) else {
+            return Vec::new();
+        };
+        let figures = old["figures"].as_array().cloned().unwrap_or_default();
+        let is_new = |name: &Value, new: &[Value]| new.iter().any(|figure| figure["name"] == *name);
+        let mut all: Vec<Value> = figures;
+        all.retain(|figure| !is_new(&figure["name"], &self.figures));
+        all.append(&mut self.figures);
+        self.figures = all;
+        for (kept, new) in [("left_out", &mut self.left_out), ("notes", &mut self.notes)] {
+            for (name, text) in old[kept].as_object().into_iter().flatten() {
+                let measured = is_new(&Value::from(name.as_str()), &self.figures);
+                if !(measured && kept == "left_out") {
+                    new.entry(name).or_insert(text.clone());
+                }
+            }
+        }
+        old["runs"].as_array().cloned().unwrap_or_default()
     }
 }

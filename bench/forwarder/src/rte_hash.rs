@@ -4,22 +4,17 @@ use flow::{Hops, Ipv4Key};
 use std::ffi::{c_int, c_void};
 
 unsafe extern "C" {
-    fn peer_huge_pages() -> c_int;
     fn peer_new(entries: u32) -> *mut c_void;
     fn peer_free(hash: *mut c_void);
     fn peer_insert(hash: *mut c_void, key: *const Ipv4Key, data: u64) -> c_int;
     fn peer_lookup(hash: *const c_void, keys: *const Ipv4Key, count: u32, data: *mut u64) -> u64;
 }
 
-/// Asks for transparent huge pages for DPDK's memory.
-pub fn ask_for_huge_pages(_: &dpdk::Environment) {
-    // SAFETY: DPDK has started.
-    let refused = unsafe { peer_huge_pages() };
-    assert_eq!(refused, 0, "DPDK's memory can be walked");
-}
-
 /// A table of connections.
 pub struct RteHash(*mut c_void);
+
+// SAFETY: any one thread at a time may use an `rte_hash`, and this value is its only owner.
+unsafe impl Send for RteHash {}
 
 impl RteHash {
     /// An empty table for this many entries.

@@ -113,20 +113,61 @@ pub fn answer(own: MacAddress) -> Vec<u8> {
 }
 
 /// Kinds of ports for TCP between namespaces.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpPort {
     /// Packet sockets.
     AfPacket,
+    /// AF_XDP sockets.
+    AfXdp,
 }
 
-/// Rules of a forwarder between two edges, `lan` and `net`, with a chain of no VNFs.
+impl TcpPort {
+    /// What figures call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            TcpPort::AfPacket => "af_packet",
+            TcpPort::AfXdp => "af_xdp",
+        }
+    }
+
+    /// The forwarder's interfaces.
+    pub fn interfaces(self) -> [&'static str; 2] {
+        match self {
+            TcpPort::AfPacket => ["lan", "net"],
+            TcpPort::AfXdp => ["xlan", "xnet"],
+        }
+    }
+
+    /// The first three bytes of both networks.
+    pub fn networks(self) -> [&'static str; 2] {
+        match self {
+            TcpPort::AfPacket => ["10.1.0", "10.2.0"],
+            TcpPort::AfXdp => ["10.4.0", "10.5.0"],
+        }
+    }
+
+    /// Who answers in the second network.
+    pub fn server(self) -> String {
+        format!("{}.2", self.networks()[1])
+    }
+
+    fn device(self, interface: &str) -> contract::port::Device {
+        match self {
+            TcpPort::AfPacket => contract::port::Device::AfPacket(interface.into()),
+            TcpPort::AfXdp => contract::port::Device::AfXdp(interface.into()),
+        }
+    }
+}
+
+/// Rules of a forwarder between two edges with a chain of no VNFs.
 pub fn tcp(port: TcpPort) -> contract::RuleSet {
     use contract::Direction::{Forward, Reverse};
-    let edge = |name: &str, gateway: &str, direction: contract::Direction| contract::Edge {
+    let ([lan, net], [own, other]) = (port.interfaces(), port.networks());
+    let edge = |name: &str, network: &str, direction: contract::Direction| contract::Edge {
         id: name.into(),
         kind: contract::EdgeKind::Lan.into(),
         port: name.into(),
-        gateway_addresses: vec![gateway.into()],
+        gateway_addresses: vec![format!("{network}.1/24")],
         classifiers: vec![contract::Classifier {
             r#match: Some(contract::Match::default()),
             chain_label: 1000,
@@ -152,18 +193,13 @@ pub fn tcp(port: TcpPort) -> contract::RuleSet {
         generation: 1,
         site: "bench".into(),
         forwarder: "f1".into(),
-        ports: ["lan", "net"]
+        ports: [lan, net]
             .map(|name| contract::Port {
                 name: name.into(),
-                device: Some(match port {
-                    TcpPort::AfPacket => contract::port::Device::AfPacket(name.into()),
-                }),
+                device: Some(port.device(name)),
             })
             .to_vec(),
-        edges: vec![
-            edge("lan", "10.1.0.1/24", Forward),
-            edge("net", "10.2.0.1/24", Reverse),
-        ],
+        edges: vec![edge(lan, own, Forward), edge(net, other, Reverse)],
         paths: vec![contract::ServicePath {
             chain_label: 1000,
             egress_label: 500,
@@ -172,8 +208,8 @@ pub fn tcp(port: TcpPort) -> contract::RuleSet {
             vnf_count: 0,
             stages: vec![contract::Stage {
                 number: 1,
-                upstream: end("lan"),
-                downstream: end("net"),
+                upstream: end(lan),
+                downstream: end(net),
             }],
             ..Default::default()
         }],

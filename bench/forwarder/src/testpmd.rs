@@ -71,14 +71,19 @@ impl Testpmd {
     /// Packets received by both ports so far.
     fn packets(&mut self) -> Result<u64, String> {
         self.say("show port stats all")?;
-        let (mut total, mut ports) = (0, 0);
+        // What it says when it stops has lines that look the same under another heading.
+        let (mut total, mut ports, mut asked_for) = (0, 0, false);
         while ports < 2 {
             let mut line = String::new();
             match self.output.read_line(&mut line) {
                 Ok(0) | Err(_) => return Err("testpmd has ended".into()),
                 Ok(_) => {}
             }
-            if let Some(rest) = line.trim_start().strip_prefix("RX-packets:") {
+            if line.contains(" statistics for ") {
+                asked_for = line.contains("NIC statistics for ");
+            }
+            let counter = line.trim_start().strip_prefix("RX-packets:");
+            if let Some(rest) = counter.filter(|_| asked_for) {
                 let number = rest.split_whitespace().next().unwrap_or_default();
                 total += number.parse::<u64>().map_err(|error| error.to_string())?;
                 ports += 1;

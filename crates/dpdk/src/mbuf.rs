@@ -222,22 +222,19 @@ impl Mbuf {
         true
     }
 
-    /// Asks the cache for the packet's first bytes.
+    /// Asks the cache for the packet's first bytes, and for the line of headroom in front of them.
     #[inline]
     pub fn prefetch(&self) {
         let raw = self.raw();
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch never faults, whatever the address.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(
-                raw.buf_addr
-                    .wrapping_add(usize::from(raw.data_off))
-                    .cast::<i8>(),
-            );
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = raw;
+        let start = raw.buf_addr.wrapping_add(usize::from(raw.data_off));
+        prefetch_line(start);
+        prefetch_line(start.wrapping_sub(CACHE_LINE));
+    }
+
+    /// Asks the cache for what says where the packet is.
+    #[inline]
+    pub fn prefetch_description(&self) {
+        prefetch_line(self.0.as_ptr().cast());
     }
 
     /// Asks the cache for what describes the packet, to change it. For packets that another processor had last.
@@ -299,6 +296,18 @@ impl Mbuf {
     pub(crate) fn clear_flags(&mut self) {
         self.raw_mut().ol_flags = 0;
     }
+}
+
+#[inline(always)]
+fn prefetch_line(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch never faults, whatever the address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
 }
 
 impl Drop for Mbuf {

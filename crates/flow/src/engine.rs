@@ -139,6 +139,42 @@ impl Picked {
     }
 }
 
+/// Work that is worth compiling once per kind of processor: loops over bursts.
+pub trait Work {
+    /// What the work results in.
+    type Output;
+    /// Does it. Implementations are `#[inline(always)]`, and so is what they call in their loops: only then are these compiled
+    /// with the processor's instructions.
+    fn run(self) -> Self::Output;
+}
+
+struct Untabled<W>(W);
+
+impl<W: Work> Task for Untabled<W> {
+    type Output = W::Output;
+
+    #[inline(always)]
+    fn run<E: Engine>(self, _: E) -> W::Output {
+        self.0.run()
+    }
+}
+
+/// The kind of processor there is, as a table has found out: work that surrounds look-ups can be compiled for it as they are.
+#[derive(Clone, Copy)]
+pub struct Processor(Picked);
+
+impl Processor {
+    pub(crate) fn new(picked: Picked) -> Processor {
+        Processor(picked)
+    }
+
+    /// Does work as compiled for this processor.
+    #[inline(always)]
+    pub fn run<W: Work>(self, work: W) -> W::Output {
+        self.0.run(Untabled(work))
+    }
+}
+
 /// The secret multiplier of the quotient.
 pub(crate) fn multiplier(key: [u8; 16]) -> u64 {
     SipHash13::new(key).hash_words([0x7175_6f74_6965_6e74]) | 1

@@ -56,13 +56,15 @@ mod shape;
 pub mod siphash;
 pub mod state;
 mod stats;
+#[cfg(feature = "substitute")]
+mod substitute;
 mod table;
 mod timers;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 pub use config::{Config, ConfigError};
-pub use engine::HashFunction;
+pub use engine::{HashFunction, Processor, Work};
 pub use entry::{FlowEntry, Found, Hops, Position};
 pub use file::ReopenError;
 pub use key::{FlowKey, Ipv4Key, Ipv6Key};
@@ -71,5 +73,7 @@ pub use memory::{Pages, ReserveError};
 pub use scan::{AgeStep, Scan, Verdict, Visited};
 pub use state::{Direction, State};
 pub use stats::{Counters, Stats};
+#[cfg(feature = "substitute")]
+pub use substitute::Substitute;
 pub use table::{FlowTable, Insertion, Ipv4Table, Ipv6Table};
 pub use timers::{InvalidTimeout, MAX_IDLE, Timeouts};

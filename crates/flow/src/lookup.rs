@@ -17,9 +17,9 @@ pub const FETCH: usize = CHUNK;
 
 /// A burst of look-ups under way: where its keys may lie, on its way from memory while its owner does something else.
 pub struct Lookups<K: FlowKey> {
-    wanted: [Wanted<K::Addresses>; BURST],
+    pub(crate) wanted: [Wanted<K::Addresses>; BURST],
     buckets: [[u32; 2]; BURST],
-    count: usize,
+    pub(crate) count: usize,
 }
 
 impl<K: FlowKey> Lookups<K> {
@@ -101,6 +101,10 @@ impl<K: FlowKey> FlowTable<K> {
     /// [`BURST`]. It is best done [`FETCH`] at a time, as soon as they are known.
     #[inline]
     pub fn fetch(&self, keys: &[K], lookups: &mut Lookups<K>) {
+        #[cfg(feature = "substitute")]
+        if self.substitute.is_some() {
+            return self.keep(keys, lookups);
+        }
         self.engine.run(Fetch {
             table: self,
             keys,
@@ -112,6 +116,10 @@ impl<K: FlowKey> FlowTable<K> {
     /// the `i`-th key, or nothing; those behind the last key are left alone.
     #[inline]
     pub fn answer(&self, lookups: &Lookups<K>, results: &mut [Option<Found>]) {
+        #[cfg(feature = "substitute")]
+        if let Some(other) = &self.substitute {
+            return self.answer_by(&**other, lookups, results);
+        }
         self.engine.run(Answer {
             table: self,
             lookups,

@@ -2,7 +2,7 @@
 
 use crate::bucket::{Bucket, Stored};
 use crate::config::{Config, ConfigError};
-use crate::engine::{Engine, Picked, Task, multiplier};
+use crate::engine::{Engine, Picked, Processor, Task, multiplier};
 use crate::entry::{
     FIRST, FlowEntry, Found, Hops, PLACE_MASK, Position, SECOND, age_of, low_with, state_of,
 };
@@ -51,6 +51,8 @@ pub struct FlowTable<K: FlowKey> {
     config: Config,
     pub(crate) moves: u64,
     notes: Notes,
+    #[cfg(feature = "substitute")]
+    pub(crate) substitute: Option<Box<dyn crate::Substitute<K>>>,
 }
 
 /// A table of IPv4 connections.
@@ -202,12 +204,20 @@ impl<K: FlowKey> FlowTable<K> {
             config: *config,
             moves: 0,
             notes,
+            #[cfg(feature = "substitute")]
+            substitute: None,
         })
     }
 
     /// What the table was made from.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The kind of processor that look-ups are compiled for.
+    #[inline]
+    pub fn processor(&self) -> Processor {
+        Processor::new(self.engine)
     }
 
     /// Connections in the table.

@@ -115,15 +115,19 @@ impl Avx512 {
             && std::is_x86_feature_detected!("avx512dq")
             && std::is_x86_feature_detected!("avx512bw")
             && std::is_x86_feature_detected!("avx512vbmi")
+            && std::is_x86_feature_detected!("avx512vl")
             && std::is_x86_feature_detected!("bmi2")
-            && std::is_x86_feature_detected!("bmi1");
+            && std::is_x86_feature_detected!("bmi1")
+            && std::is_x86_feature_detected!("movbe");
         Aes::detect(key).filter(|_| has).map(|aes| Self { aes })
     }
 
     /// Runs a task compiled for this processor, so that the engine's methods are inlined into its loops.
     #[inline(always)]
     pub(crate) fn run<T: Task>(self, task: T) -> T::Output {
-        #[target_feature(enable = "aes,vaes,avx512f,avx512bw,avx512dq,avx512vbmi,bmi1,bmi2")]
+        #[target_feature(
+            enable = "aes,vaes,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi1,bmi2,movbe"
+        )]
         fn compiled<T: Task>(engine: Avx512, task: T) -> T::Output {
             task.run(engine)
         }

@@ -21,14 +21,17 @@ use crate::pipeline::{Errand, Output, Pipeline};
 use crate::plain::{Ip, Plain, Remembered, Way};
 use crate::registry::PlaceId;
 use crate::rules::{Hop, Rules};
-use ahead::Runs;
+use ahead::{Prepare, Runs, Send};
 use at_home::AtHome;
-use flow::{BURST, FETCH, FlowTable, Found, Ipv4Key, Ipv6Key, Lookups};
+use flow::{BURST, FETCH, FlowTable, Found, Ipv4Key, Ipv6Key, Lookups, Work};
 use wire::ethernet;
 use wire::steering::Direction;
 
-/// Packets read ahead whose packets are this many places on are asked for from memory.
+/// How many packets on the bytes of a packet are asked for from memory, and how many on what says where they are.
 const AHEAD: usize = 4;
+const FAR_AHEAD: usize = 10;
+/// Ports worked out together.
+const AT_ONCE: usize = 8;
 /// Stands for the position of a key at an edge.
 const NO_EDGE: u8 = u8::MAX;
 
@@ -78,6 +81,8 @@ struct Keys<K: Family> {
     keys: [K; BURST],
     lookups: Lookups<K>,
     found: [Option<Found>; BURST],
+    /// Outer UDP source ports of what is looked up at stages.
+    ports: [u16; BURST],
     /// Positions in the burst.
     packets: [u8; BURST],
     count: usize,
@@ -89,6 +94,7 @@ impl<K: Family> Keys<K> {
             lookups: Lookups::new(&none),
             keys: [none; BURST],
             found: [None; BURST],
+            ports: [0; BURST],
             packets: [0; BURST],
             count: 0,
         }
@@ -129,6 +135,20 @@ impl<K: Family> Keys<K> {
         if self.count > 0 {
             self.fetch(table);
             table.answer(&self.lookups, &mut self.found);
+        }
+    }
+
+    /// Works out the outer source ports, several at a time.
+    #[inline(always)]
+    fn work_out_ports(&mut self) {
+        let count = self.count.next_multiple_of(AT_ONCE).min(BURST);
+        let (keys, ports) = (&self.keys[..count], &mut self.ports[..count]);
+        let (keys, ports) = (keys.as_chunks::<AT_ONCE>().0, ports.as_chunks_mut().0);
+        for (keys, ports) in keys.iter().zip(ports) {
+            let ports: &mut [u16; AT_ONCE] = ports;
+            for (key, port) in keys.iter().zip(ports) {
+                *port = key.entropy_port();
+            }
         }
     }
 
@@ -191,6 +211,7 @@ impl Burst {
 
     /// Reads the plain packets among some frames, and has their entries come from memory meanwhile. Where frames are
     /// shared among workers, those at home elsewhere are left out: columns are of the others alone.
+    #[inline(always)]
     fn read<F: Frame, const SHARED: bool>(
         &mut self,
         rules: &Rules,
@@ -212,8 +233,16 @@ impl Burst {
         let Some(mut plain) = Plain::new(rules, port, &mut self.remembered) else {
             return;
         };
+        frames
+            .iter()
+            .take(FAR_AHEAD)
+            .for_each(Frame::prefetch_description);
+        frames.iter().take(AHEAD).for_each(Frame::prefetch);
         let mut left = 0;
         for (position, frame) in frames.iter().enumerate().take(BURST) {
+            if let Some(next) = frames.get(position + FAR_AHEAD) {
+                next.prefetch_description();
+            }
             if let Some(next) = frames.get(position + AHEAD) {
                 next.prefetch();
             }
@@ -221,10 +250,11 @@ impl Burst {
             if frame.has_stripped_vlan() {
                 continue;
             }
-            let Some(located) = plain.locate(frame.data()) else {
+            let data = frame.data();
+            let Some(located) = plain.locate(data) else {
                 continue;
             };
-            let Some(bytes) = frame.data().get(located.offset..located.end) else {
+            let Some(bytes) = data.get(located.offset..located.end) else {
                 continue;
             };
             let way = located.way;
@@ -295,6 +325,7 @@ impl Burst {
         }
         self.v4.stages.look_up(&pipeline.v4);
         self.v6.stages.look_up(&pipeline.v6);
+        pipeline.v4.processor().run(OuterPorts(self));
     }
 }
 
@@ -378,6 +409,39 @@ impl AsOf {
     }
 }
 
+/// [`Burst::read`], compiled for the processor.
+struct Read<'a, F: Frame, const SHARED: bool> {
+    burst: &'a mut Burst,
+    rules: &'a Rules,
+    port: usize,
+    frames: &'a [F],
+    pipeline: &'a Pipeline<F>,
+}
+
+impl<F: Frame, const SHARED: bool> Work for Read<'_, F, SHARED> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let (rules, frames) = (self.rules, self.frames);
+        self.burst
+            .read::<F, SHARED>(rules, self.port, frames, self.pipeline);
+    }
+}
+
+/// [`Keys::work_out_ports`] of all that was looked up at stages.
+struct OuterPorts<'a>(&'a mut Burst);
+
+impl Work for OuterPorts<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.0.v4.stages.work_out_ports();
+        self.0.v6.stages.work_out_ports();
+    }
+}
+
 impl<F: Frame> Pipeline<F> {
     /// Takes frames that arrived at a port, in their order, and empties the list. Those that are at home with another
     /// worker are in [`Output::away`] then. `now` is in seconds.
@@ -418,9 +482,16 @@ impl<F: Frame> Pipeline<F> {
     ) {
         let mut burst = self.burst.take().unwrap_or_default();
         let mut frames = frames.drain(..);
+        let processor = self.v4.processor();
         while frames.len() > 0 {
             let count = frames.len().min(BURST);
-            burst.read::<F, SHARED>(rules, port, &frames.as_slice()[..count], self);
+            processor.run(Read::<F, SHARED> {
+                burst: &mut burst,
+                rules,
+                port,
+                frames: &frames.as_slice()[..count],
+                pipeline: self,
+            });
             if SHARED && burst.homes.some_away() {
                 let mut staying = std::mem::take(&mut self.staying);
                 let received = frames.by_ref().take(count);
@@ -452,6 +523,7 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
         out: &mut Output<F>,
     ) {
+        let processor = self.v4.processor();
         burst.look_up(rules, self);
         let as_of = AsOf {
             changes: self.flow_changes,
@@ -459,8 +531,21 @@ impl<F: Frame> Pipeline<F> {
         };
         let mut at = 0;
         while at < count {
-            let ready = self.prepare(rules, burst, at..count, as_of, now);
-            self.send_prepared(burst, at, frames, out);
+            let ready = processor.run(Prepare {
+                pipeline: self,
+                rules,
+                burst,
+                range: at..count,
+                as_of,
+                now,
+            });
+            processor.run(Send {
+                pipeline: self,
+                burst,
+                at,
+                frames,
+                out,
+            });
             at += ready;
             if at < count
                 && let Some(frame) = frames.next()

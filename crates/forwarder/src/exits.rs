@@ -15,7 +15,7 @@ use wire::{Label, MacAddress, checksum, ethernet, ipv4, mpls};
 /// Bytes of a header at most.
 const HEADER_LIMIT: usize = 96;
 /// Bytes of a tunnel's headers with labels, over IPv4 and over IPv6.
-const TUNNEL_V4: usize = 72;
+pub(crate) const TUNNEL_V4: usize = 72;
 const TUNNEL_V6: usize = 92;
 /// Stands in a header until a packet's labels do.
 const ANY_LABEL: Label = Label::new(mpls::FIRST_UNRESERVED).expect("it is not reserved");
@@ -247,7 +247,7 @@ impl Exit {
 
     /// Writes the tunnel's headers over IPv4.
     #[inline(always)]
-    fn write_tunnel_v4(&self, frame: &mut [u8], inner: u32, port: u16, labels: u64) {
+    pub(crate) fn write_tunnel_v4(&self, frame: &mut [u8], inner: u32, port: u16, labels: u64) {
         if let (Some(bytes), Some(header)) = (
             frame.first_chunk_mut::<TUNNEL_V4>(),
             self.header.first_chunk::<TUNNEL_V4>(),

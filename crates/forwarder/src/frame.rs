@@ -27,7 +27,7 @@ pub trait Frame: Sized {
         false
     }
 
-    /// Asks the cache for the first bytes.
+    /// Asks the cache for the first bytes, and for room in front of them.
     #[inline]
     fn prefetch(&self) {}
 
@@ -38,6 +38,10 @@ pub trait Frame: Sized {
     /// Asks the cache for its first bytes, and room in front of them, after [`Frame::fetch_description`].
     #[inline]
     fn fetch_start(&self) {}
+
+    /// Asks the cache for what says where the bytes are; [`Frame::prefetch`] reads it.
+    #[inline]
+    fn prefetch_description(&self) {}
 
     /// Leaves the `length` bytes behind the first `skip`, and adds `header` bytes of any value in front of them; false when
     /// there is no room for these.
@@ -93,6 +97,10 @@ impl Frame for dpdk::Mbuf {
     #[inline]
     fn fetch_start(&self) {
         dpdk::Mbuf::fetch_start(self);
+    }
+    #[inline]
+    fn prefetch_description(&self) {
+        dpdk::Mbuf::prefetch_description(self);
     }
     #[inline]
     fn reframe(&mut self, skip: usize, length: usize, header: usize) -> bool {

@@ -170,6 +170,12 @@ impl<F: Frame> Pipeline<F> {
         (self.v4.len() + self.v6.len()) as u64
     }
 
+    /// Has bursts of IPv4 connections looked up in something else.
+    #[cfg(feature = "substitute")]
+    pub fn substitute(&mut self, other: Option<Box<dyn flow::Substitute<Ipv4Key>>>) {
+        self.v4.substitute(other);
+    }
+
     /// Takes one frame that arrived at a port and, where there are several workers, is at home here. `now` is in seconds.
     #[inline]
     pub fn process(&mut self, rules: &Rules, port: usize, frame: F, now: u32, out: &mut Output<F>) {

@@ -124,11 +124,18 @@ pub(crate) struct Remembered {
 }
 
 /// A small table of ways by words; one that is 0 is none.
-struct Memory([(u64, Way); REMEMBERED]);
+struct Memory {
+    ways: [(u64, Way); REMEMBERED],
+    /// The last one asked for: packets come in trains, and where it is need not be worked out.
+    last: (u64, Way),
+}
 
 impl Default for Memory {
     fn default() -> Self {
-        Memory([(0, Way(0)); REMEMBERED])
+        Memory {
+            ways: [(0, Way(0)); REMEMBERED],
+            last: (0, Way(0)),
+        }
     }
 }
 
@@ -136,14 +143,17 @@ impl Memory {
     /// The way for a word, asked for where it is not remembered; a lack of one is not.
     #[inline(always)]
     fn get(&mut self, word: u64, ask: impl FnOnce() -> Option<Way>) -> Option<Way> {
-        let slot = word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - REMEMBERED.ilog2());
-        let entry = &mut self.0[slot as usize % REMEMBERED];
-        if entry.0 == word && entry.1 != Way(0) {
-            return Some(entry.1);
+        let (last, way) = self.last;
+        if last == word && way != Way(0) {
+            return Some(way);
         }
-        let way = ask()?;
-        *entry = (word, way);
-        Some(way)
+        let slot = word.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - REMEMBERED.ilog2());
+        let entry = &mut self.ways[slot as usize % REMEMBERED];
+        if entry.0 != word || entry.1 == Way(0) {
+            *entry = (word, ask()?);
+        }
+        self.last = *entry;
+        Some(entry.1)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::prefix::{Prefix, longest};
 use contracts::forwarder as contract;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 use wire::FiveTuple;
 
@@ -14,6 +15,26 @@ pub struct Filter {
     source_ports: Vec<RangeInclusive<u32>>,
     destination_ports: Vec<RangeInclusive<u32>>,
     both_directions: bool,
+}
+
+/// Bits that the addresses of IPv4 packets must have, in either order, for a trace to want them: few packets need a closer look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sieve {
+    /// Source in the upper half, destination in the lower.
+    mask: u64,
+    bits: u64,
+}
+
+impl Sieve {
+    const NOBODY: Sieve = Sieve { mask: 0, bits: 1 };
+    const EVERYBODY: Sieve = Sieve { mask: 0, bits: 0 };
+
+    /// Whether a packet between two addresses may be wanted. Always so if it is.
+    #[inline(always)]
+    pub(crate) fn lets_through(self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
+        let word = u64::from(source.to_bits()) << 32 | u64::from(destination.to_bits());
+        word & self.mask == self.bits || word.rotate_left(32) & self.mask == self.bits
+    }
 }
 
 /// A trace under way.
@@ -97,6 +118,21 @@ impl Trace {
             }
     }
 
+    /// What IPv4 packets have in common that it wants.
+    pub(crate) fn sieve(&self) -> Sieve {
+        let wants_some = match &self.probe {
+            Some(probe) => probe.in_hand,
+            None => true,
+        };
+        if self.hops.len() >= self.limit || !wants_some {
+            return Sieve::NOBODY;
+        }
+        match &self.probe {
+            Some(_) => Sieve::EVERYBODY,
+            None => self.filter.sieve(),
+        }
+    }
+
     /// Whether it follows one probe only.
     pub fn follows_probe(&self) -> bool {
         self.probe.is_some()
@@ -162,6 +198,34 @@ impl Trace {
 }
 
 impl Filter {
+    fn sieve(&self) -> Sieve {
+        // Of several prefixes none is common to all.
+        let half = |prefixes: &[Prefix]| match prefixes {
+            [] => Some((0, 0)),
+            prefixes => {
+                let v4 = |prefix: &Prefix| match prefix.address() {
+                    IpAddr::V4(address) => Some((address.to_bits(), prefix.length())),
+                    IpAddr::V6(_) => None,
+                };
+                let mut v4 = prefixes.iter().filter_map(v4);
+                let (bits, length) = v4.next()?;
+                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+                Some(match v4.next() {
+                    None => (mask, bits & mask),
+                    Some(_) => (0, 0),
+                })
+            }
+        };
+        let (Some(source), Some(destination)) = (half(&self.sources), half(&self.destinations))
+        else {
+            return Sieve::NOBODY;
+        };
+        Sieve {
+            mask: u64::from(source.0) << 32 | u64::from(destination.0),
+            bits: u64::from(source.1) << 32 | u64::from(destination.1),
+        }
+    }
+
     fn matches(&self, tuple: &FiveTuple) -> bool {
         self.matches_one(tuple) || self.both_directions && self.matches_one(&tuple.reversed())
     }
@@ -178,5 +242,77 @@ impl Filter {
             && (self.protocols.is_empty() || self.protocols.contains(&u32::from(tuple.protocol)))
             && within(&self.source_ports, tuple.source_port)
             && within(&self.destination_ports, tuple.destination_port)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::Addresses;
+
+    fn trace(sources: &[&str], destinations: &[&str], both_directions: bool) -> Trace {
+        let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
+        let request = contract::TraceRequest {
+            r#match: Some(contract::Match {
+                source_prefixes: texts(sources),
+                destination_prefixes: texts(destinations),
+                ..Default::default()
+            }),
+            both_directions,
+            limit: 1,
+            ..Default::default()
+        };
+        Trace::new(&request).expect("the request is right")
+    }
+
+    #[test]
+    fn the_sieve_lets_through_whatever_is_wanted() {
+        let lists: [&[&str]; 6] = [
+            &[],
+            &["10.0.0.1/32"],
+            &["10.0.0.0/31"],
+            &["0.0.0.0/0"],
+            &["10.0.0.1/32", "10.0.0.3/32"],
+            &["2001:db8::/32"],
+        ];
+        let addresses = || (0..4).map(|last| Ipv4Addr::new(10, 0, 0, last));
+        let mut kept_out = 0;
+        for (sources, destinations) in lists.iter().flat_map(|a| lists.iter().map(move |b| (a, b)))
+        {
+            for both in [false, true] {
+                let trace = trace(sources, destinations, both);
+                for (source, destination) in
+                    addresses().flat_map(|a| addresses().map(move |b| (a, b)))
+                {
+                    let tuple = FiveTuple {
+                        addresses: Addresses::V4 {
+                            source: source.octets(),
+                            destination: destination.octets(),
+                        },
+                        protocol: 6,
+                        source_port: 1,
+                        destination_port: 2,
+                    };
+                    let through = trace.sieve().lets_through(source, destination);
+                    assert!(through || !trace.wants(&tuple), "{trace:?} {tuple}");
+                    // Keys are in forward orientation, whichever way the packet goes.
+                    assert!(
+                        through || !trace.wants(&tuple.reversed()),
+                        "{trace:?} {tuple}"
+                    );
+                    kept_out += usize::from(!through);
+                }
+            }
+        }
+        assert!(kept_out > 300, "{kept_out}");
+    }
+
+    #[test]
+    fn a_trace_that_has_all_it_wanted_lets_nobody_through() {
+        let mut trace = trace(&[], &[], false);
+        let (source, destination) = (Ipv4Addr::LOCALHOST, Ipv4Addr::BROADCAST);
+        assert!(trace.sieve().lets_through(source, destination));
+        trace.add(contract::TraceHop::default());
+        assert!(!trace.sieve().lets_through(source, destination));
     }
 }

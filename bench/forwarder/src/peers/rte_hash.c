@@ -1,25 +1,9 @@
 /* DPDK's hash table as a peer: 16-byte keys, 8-byte data, the default CRC hash function, bulk look-ups. */
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/mman.h>
 
 #include <rte_hash.h>
 #include <rte_hash_crc.h>
-#include <rte_memory.h>
-
-static int ask_for_huge_pages(const struct rte_memseg_list *list, void *unused)
-{
-	(void)unused;
-	if (list->base_va != NULL)
-		madvise(list->base_va, list->len, MADV_HUGEPAGE);
-	return 0;
-}
-
-/* Transparent huge pages for all of DPDK's memory, as our own table asks for; nothing has touched it yet. */
-int peer_huge_pages(void)
-{
-	return rte_memseg_list_walk(ask_for_huge_pages, NULL);
-}
 
 struct rte_hash *peer_new(uint32_t entries)
 {

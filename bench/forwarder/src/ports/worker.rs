@@ -2,8 +2,9 @@
 //! everything. It tells how long a packet takes from its being received to its being sent, both included.
 
 use super::{Helper, Wires, environment, obey};
-use crate::composed::{self, Always, Bridge};
+use crate::bridge::Bridge;
 use crate::rules;
+use crate::substitutes::{self, Always};
 use dpdk::{Mbuf, Pool, Port, Queue};
 use forwarder::pipeline::{Output, Pipeline, Settings};
 use forwarder::registry::Registry;
@@ -21,9 +22,9 @@ const LONGEST: Duration = Duration::from_micros(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
-    /// The port by the destination's address.
+    /// A learning bridge: the port by the destination's address.
     Bridge,
-    /// Tunnel headers with labels, no flow table.
+    /// The same pipeline with one answer for every connection: labels, no affinity.
     Labels,
     /// The forwarder's pipeline: labels and affinity.
     Affinity,
@@ -94,7 +95,8 @@ struct Ports {
     rules: Rules,
     pipeline: Pipeline<Mbuf>,
     bridge: Bridge,
-    always: Always,
+    /// What the pipeline does now.
+    mode: u8,
     queues: [Queue; 2],
     out: Output<Mbuf>,
     pool: Pool,
@@ -114,10 +116,10 @@ impl Ports {
             .rules_changed(&Rules::empty(), &rules, 0)
             .expect("there is memory");
         Ports {
-            always: Always(composed::peer_hop(&rules)),
             rules,
             pipeline,
-            bridge: Bridge::new(&[rules::PORT_MAC]),
+            bridge: Bridge::new(&[rules::PORT_MAC], rules::WAN_PORT),
+            mode: Mode::Affinity as u8,
             queues,
             out: Output::default(),
             pool,
@@ -141,6 +143,7 @@ impl Ports {
             rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(64) {
                 self.listen(&mut burst);
+                self.switch();
                 BUSY.fetch_add(time.as_nanos() as u64, Relaxed);
                 PACKETS.fetch_add(packets, Relaxed);
                 (time, packets) = (Duration::ZERO, 0);
@@ -150,12 +153,11 @@ impl Ports {
 
     #[inline]
     fn work(&mut self, burst: &mut Vec<Mbuf>) {
-        let mode = MODE.load(Relaxed);
-        if mode == Mode::Bridge as u8 {
-            self.bridge.bridge(burst);
-            self.queues[rules::WAN_PORT].send(burst);
-        } else if mode == Mode::Labels as u8 {
-            composed::encapsulate(&self.rules, &mut self.always, burst);
+        if self.mode == Mode::Bridge as u8 {
+            let bridge = &mut self.bridge;
+            burst.retain(|frame| {
+                bridge.port_of(frame.data(), rules::VNF_PORT) == Some(rules::WAN_PORT)
+            });
             self.queues[rules::WAN_PORT].send(burst);
         } else {
             let (rules, out) = (&self.rules, &mut self.out);
@@ -166,6 +168,18 @@ impl Ports {
             }
         }
         burst.clear();
+    }
+
+    /// Does what is asked for from now on.
+    fn switch(&mut self) {
+        let mode = MODE.load(Relaxed);
+        if mode == self.mode {
+            return;
+        }
+        self.mode = mode;
+        let always = || Box::new(Always(substitutes::hops(&self.rules))) as Box<_>;
+        let labels_only = mode == Mode::Labels as u8;
+        self.pipeline.substitute(labels_only.then(always));
     }
 
     /// Takes what the wide area says: the peer's address. What the pipeline asks for meanwhile is answered without a port.

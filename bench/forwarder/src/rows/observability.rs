@@ -8,6 +8,7 @@ use crate::subject::{Load, Subject, nanoseconds};
 use contracts::forwarder as contract;
 use dpdk::Mbuf;
 use forwarder::capture::{Capture, Captures, Filter};
+use forwarder::latency::{Latency, Timer};
 use forwarder::trace::Trace;
 use std::hint::black_box;
 use std::time::Duration;
@@ -16,33 +17,54 @@ const FLOWS: u32 = 1_000;
 /// How often the counters are read: each second of the processor's time, as the forwarder reports and metrics are scraped.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// Nothing on; a trace of one connection, a capture of another port and reports; a trace alone; a capture of everything.
+/// Nothing on.
+const OFF: usize = 0;
+/// The latency histogram, a trace of one connection, a capture of another port, and reports.
+const ALL: usize = 1;
+/// A trace alone.
+const TRACE: usize = 2;
+/// A capture of everything.
+const CAPTURE: usize = 3;
+/// The latency histogram alone.
+const HISTOGRAM: usize = 4;
+
+/// Measures each of them in turns.
 pub fn measure(bench: &Bench, results: &mut Results) {
     let mut load = Load::new(&bench.pool);
     let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
     subject.open(&mut load, 0, FLOWS);
-    let mut ns = [const { Vec::new() }; 4];
+    let mut ns = [const { Vec::new() }; 5];
+    let (mut timer, mut latency) = (Timer::new(), Latency::default());
     for seed in 0..bench.repetitions {
         for (mode, ns) in ns.iter_mut().enumerate() {
-            subject.pipeline.trace = (mode == 1 || mode == 2).then(trace);
+            subject.pipeline.trace = (mode == ALL || mode == TRACE).then(trace);
             let (mut capture, captures) = match mode {
-                1 => watch("another"),
-                3 => watch("vnf"),
+                ALL => watch("another"),
+                CAPTURE => watch("vnf"),
                 _ => (None, None),
             };
             let mut reported = processor_time();
             let mut bursts = 0u32;
+            let timed = mode == ALL || mode == HISTOGRAM;
             ns.push(nanoseconds(&mut load, FLOWS, seed, bench.round, |burst| {
+                if timed {
+                    timer.receive(burst.len());
+                }
                 observe(&mut capture, &subject.rules, VNF_PORT, false, burst);
                 subject.take(burst);
                 observe(&mut capture, &subject.rules, WAN_PORT, true, burst);
+                if timed {
+                    timer.sent(&mut latency);
+                }
                 bursts += 1;
-                if mode == 1 && bursts.is_multiple_of(4_096) && processor_time() - reported > REPORT
+                if mode == ALL
+                    && bursts.is_multiple_of(4_096)
+                    && processor_time() - reported > REPORT
                 {
                     reported = processor_time();
-                    black_box(subject.pipeline.counters.clone());
+                    black_box((subject.pipeline.counters.clone(), latency.clone()));
                 }
-                if mode == 3 {
+                if mode == CAPTURE {
                     captures
                         .iter()
                         .for_each(|captures| drop(captures.packets.try_iter().last()));
@@ -51,11 +73,13 @@ pub fn measure(bench: &Bench, results: &mut Results) {
         }
     }
     subject.pipeline.trace = None;
-    let [off, on, traced, captured] = ns.map(median);
+    let ns = ns.map(median);
+    let off = ns[OFF];
     let cost = |ns: f64| 100.0 * (ns / off - 1.0);
-    results.figure("observability_cost", cost(on), "%");
-    results.figure("trace_cost", cost(traced), "%");
-    results.figure("capture_everything_cost", cost(captured), "%");
+    results.figure("observability_cost", cost(ns[ALL]), "%");
+    results.figure("trace_cost", cost(ns[TRACE]), "%");
+    results.figure("latency_histogram_ns", ns[HISTOGRAM] - off, "ns");
+    results.figure("capture_everything_cost", cost(ns[CAPTURE]), "%");
 }
 
 fn watch(port: &str) -> (Option<Capture>, Option<Captures>) {

@@ -2,14 +2,13 @@
 
 use super::{Bench, LARGE, MEMORY_LIMIT, resident_bytes};
 use crate::clock::median;
-use crate::composed::{self, Own};
 use crate::frames::Writer;
 use crate::results::{Better, Results};
 use crate::rte_hash::RteHash;
 use crate::rules;
 use crate::subject::{BURST, Load, Subject, nanoseconds};
+use crate::substitutes::{hops, key_of};
 use crate::testpmd::Testpmd;
-use flow::{Direction, Insertion, Ipv4Key};
 
 const SIZES: [(u32, &str); 4] = [(1, "1"), (1_000, "1k"), (512_000, "512k"), (LARGE, "30m")];
 /// Connections opened per repetition, as a share of those there are.
@@ -28,28 +27,20 @@ pub fn measure(bench: &Bench, testpmd: &mut Option<Testpmd>, results: &mut Resul
     }
 }
 
-struct Peer {
-    own: Own,
-    peer: RteHash,
-}
-
-/// Both tables with the same connections.
-fn tables(bench: &Bench, subject: &Subject, flows: u32) -> Peer {
-    let config = flow::Config::new(MEMORY_LIMIT, [5; 16]);
-    let mut table = flow::Ipv4Table::new(&config).expect("there is memory");
-    let mut peer = RteHash::new(&bench.environment, (flows + flows / 8).max(1024));
+/// A pipeline with the same connections in `rte_hash`.
+fn peer(bench: &Bench, load: &mut Load, flows: u32) -> Subject {
+    let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
+    // Its own table has one entry, whose slot the notes about all connections go to.
+    subject.open(load, 0, 1);
+    let mut hash = RteHash::new(&bench.environment, (flows + flows / 8).max(1024));
     let writer = Writer::new(rules::VNF_EGRESS_MAC, rules::PORT_MAC);
-    let hops = composed::peer_hop(&subject.rules);
+    let hops = hops(&subject.rules);
     for connection in 0..flows {
-        let key: Ipv4Key = composed::key_of(&subject.rules, &writer.frame(connection));
-        let inserted = table.insert(&key, hops, 0, Direction::Forward, 0);
-        assert!(matches!(inserted, Insertion::New(_)), "{inserted:?}");
-        peer.insert(&key, hops);
+        let key = key_of(&subject.rules, &writer.frame(connection));
+        hash.insert(&key, hops);
     }
-    Peer {
-        own: Own::new(table),
-        peer,
-    }
+    subject.pipeline.substitute(Some(Box::new(hash)));
+    subject
 }
 
 fn measure_size(
@@ -64,20 +55,16 @@ fn measure_size(
     let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
     subject.open(&mut load, 0, flows.max(BURST as u32));
     let resident = resident_bytes() - before;
-    let mut tables = (flows >= 512_000).then(|| tables(bench, &subject, flows));
+    let mut peer = (flows >= 512_000).then(|| peer(bench, &mut load, flows));
     let (mut whole, mut forwarded) = (Vec::new(), Vec::new());
-    let (mut with_own, mut with_peer) = (Vec::new(), Vec::new());
+    let mut with_peer = Vec::new();
     for seed in 0..bench.repetitions {
         whole.push(nanoseconds(&mut load, flows, seed, bench.round, |burst| {
             subject.take(burst);
         }));
-        if let Some(Peer { own, peer }) = &mut tables {
-            let rules = &subject.rules;
-            with_own.push(nanoseconds(&mut load, flows, seed, bench.round, |burst| {
-                composed::encapsulate(rules, own, burst);
-            }));
+        if let Some(peer) = &mut peer {
             with_peer.push(nanoseconds(&mut load, flows, seed, bench.round, |burst| {
-                composed::encapsulate(rules, peer, burst);
+                peer.take(burst);
             }));
         }
         if let Some(running) = testpmd {
@@ -103,18 +90,12 @@ fn measure_size(
             Better::Larger,
         );
     }
-    if !with_own.is_empty() {
-        let peer = ("rte_hash", median(with_peer));
-        let own = median(with_own);
-        results.against(
-            &format!("vs_rte_hash_{label}"),
-            own,
-            "ns",
-            peer,
-            Better::Smaller,
-        );
+    if !with_peer.is_empty() {
+        let name = format!("vs_rte_hash_{label}");
+        let peer = ("rte_hash in the pipeline", median(with_peer));
+        results.against(&name, whole, "ns", peer, Better::Smaller);
     }
-    drop(tables);
+    drop(peer);
     if flows == LARGE {
         results.figure("rss_30m_mb", resident as f64 / 1e6, "MB");
         results.figure(

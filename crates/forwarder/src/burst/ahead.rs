@@ -3,14 +3,15 @@
 use super::{AsOf, Burst, Lane};
 use crate::arrival::spend_time_to_live;
 use crate::counters::Drop;
-use crate::exits::{Exit, ExitKind};
+use crate::exits::{Exit, ExitKind, TUNNEL_V4};
 use crate::family::Family;
 use crate::frame::Frame;
 use crate::pipeline::{Output, Pipeline, ends, flow_direction};
 use crate::plain::Way;
 use crate::registry::HopId;
 use crate::rules::Rules;
-use flow::{BURST, FlowTable, Found};
+use crate::trace::Trace;
+use flow::{BURST, FlowTable, Found, Work};
 use std::ops::Range;
 use wire::{ethernet, tcp};
 
@@ -19,6 +20,7 @@ use wire::{ethernet, tcp};
 struct Run {
     way: Way,
     hop: HopId,
+    is_v6: bool,
     packets: u32,
     bytes: u64,
 }
@@ -34,6 +36,7 @@ impl Default for Runs {
         let none = Run {
             way: Way::default(),
             hop: HopId(0),
+            is_v6: false,
             packets: 0,
             bytes: 0,
         };
@@ -44,11 +47,57 @@ impl Default for Runs {
     }
 }
 
+/// [`Pipeline::prepare`], compiled for the processor.
+pub(super) struct Prepare<'a, F> {
+    pub(super) pipeline: &'a mut Pipeline<F>,
+    pub(super) rules: &'a Rules,
+    pub(super) burst: &'a mut Burst,
+    pub(super) range: Range<usize>,
+    pub(super) as_of: AsOf,
+    pub(super) now: u32,
+}
+
+impl<F: Frame> Work for Prepare<'_, F> {
+    type Output = usize;
+
+    #[inline(always)]
+    fn run(self) -> usize {
+        let Prepare {
+            rules,
+            burst,
+            range,
+            as_of,
+            now,
+            ..
+        } = self;
+        self.pipeline.prepare(rules, burst, range, as_of, now)
+    }
+}
+
+/// [`Pipeline::send_prepared`], compiled for the processor.
+pub(super) struct Send<'a, F, I> {
+    pub(super) pipeline: &'a mut Pipeline<F>,
+    pub(super) burst: &'a Burst,
+    pub(super) at: usize,
+    pub(super) frames: &'a mut I,
+    pub(super) out: &'a mut Output<F>,
+}
+
+impl<F: Frame, I: Iterator<Item = F>> Work for Send<'_, F, I> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.pipeline
+            .send_prepared(self.burst, self.at, self.frames, self.out);
+    }
+}
+
 impl<F: Frame> Pipeline<F> {
     /// Counts from the start of `range` the packets that can leave without more ado, notes them in their connections' entries, and
     /// puts them in runs. The first of the others has its turn then.
-    #[inline(never)]
-    pub(super) fn prepare(
+    #[inline(always)]
+    fn prepare(
         &mut self,
         rules: &Rules,
         burst: &mut Burst,
@@ -72,6 +121,7 @@ impl<F: Frame> Pipeline<F> {
         if as_of.moves != self.flow_moves {
             return 0;
         }
+        let sieve = self.trace.as_ref().map(Trace::sieve);
         let (mut limit, mut last) = (0, None);
         for at in range.start..range.end.min(BURST) {
             let slot = usize::from(slots[at]) % BURST;
@@ -84,12 +134,14 @@ impl<F: Frame> Pipeline<F> {
                 return at - start;
             };
             let (way, shape) = (ways[at], shapes[at]);
-            if let Some(trace) = &self.trace {
-                let tuple = match lanes[at] {
-                    Lane::V6 => v6.stages.keys[slot].tuple(way.direction()),
-                    _ => v4.stages.keys[slot].tuple(way.direction()),
+            if let Some(sieve) = sieve {
+                let key = &v4.stages.keys[slot];
+                let wanted = match lanes[at] {
+                    Lane::V6 => self.is_traced(&v6.stages.keys[slot], way),
+                    _ if !sieve.lets_through(key.source(), key.destination()) => false,
+                    _ => self.is_traced(key, way),
                 };
-                if trace.wants(&tuple) {
+                if wanted {
                     return at - start;
                 }
             }
@@ -99,15 +151,17 @@ impl<F: Frame> Pipeline<F> {
             if origin != way.hop() || (way.entered() && is_syn) {
                 return at - start;
             }
-            if last != Some((way, towards)) {
+            let is_v6 = lanes[at] == Lane::V6;
+            if last != Some((way, towards, is_v6)) {
                 let Some(largest) = self.largest(rules, way, towards) else {
                     return at - start;
                 };
                 limit = largest;
-                last = Some((way, towards));
+                last = Some((way, towards, is_v6));
                 runs.runs[runs.count % BURST] = Run {
                     way,
                     hop: towards,
+                    is_v6,
                     packets: 0,
                     bytes: 0,
                 };
@@ -118,7 +172,7 @@ impl<F: Frame> Pipeline<F> {
             }
             let (direction, flags) = (flow_direction(way.direction()), shape.tcp_flags);
             let edge_slot = usize::from(edge_slots[at]) % BURST;
-            if lanes[at] == Lane::V6 {
+            if is_v6 {
                 let entry = way.entered().then_some(v6.edges.found[edge_slot]);
                 note(&mut self.v6, found, entry.flatten(), flags, direction, now);
             } else {
@@ -130,6 +184,14 @@ impl<F: Frame> Pipeline<F> {
             run.bytes += u64::from(shape.length);
         }
         range.end - start
+    }
+
+    /// Whether a trace wants a packet.
+    #[cold]
+    fn is_traced<K: Family>(&self, key: &K, way: Way) -> bool {
+        let tuple = key.tuple(way.direction());
+        let mut trace = self.trace.iter();
+        trace.any(|trace| trace.wants(&tuple))
     }
 
     /// Bytes of the largest packet that may leave to a hop without more ado; none when there is some.
@@ -153,8 +215,8 @@ impl<F: Frame> Pipeline<F> {
     }
 
     /// Sends the runs that were prepared, from the packet `at` of the burst, and counts them.
-    #[inline(never)]
-    pub(super) fn send_prepared(
+    #[inline(always)]
+    fn send_prepared(
         &mut self,
         burst: &Burst,
         mut at: usize,
@@ -180,14 +242,19 @@ impl<F: Frame> Pipeline<F> {
             let labels = self.exits.labels(way.place(), way.direction(), guard);
             let list = out.list(usize::from(exit.port));
             list.reserve(packets);
-            let mut unsent = 0;
-            for frame in frames.by_ref().take(packets) {
-                match leave(burst, at % BURST, exit, labels.unwrap_or(0), frame) {
+            let (mut unsent, labels) = (0, labels.unwrap_or(0));
+            let plainest = exit.kind == ExitKind::TunnelV4 && !run.is_v6 && !way.entered();
+            for (frame, at) in frames.by_ref().take(packets).zip(at..) {
+                let left = match plainest {
+                    true => leave_by_tunnel(burst, at % BURST, exit, labels, frame),
+                    false => leave(burst, at % BURST, exit, labels, frame),
+                };
+                match left {
                     Some(frame) => list.push(frame),
                     None => unsent += 1,
                 }
-                at += 1;
             }
+            at += packets;
             for _ in 0..unsent {
                 self.counters.drop(Drop::NoHeadroom.into());
             }
@@ -210,6 +277,26 @@ fn note<K: Family>(
         table.on_packet(at_edge.position, tcp_flags, seen, now);
     }
     table.on_packet(found.position, tcp_flags, direction, now);
+}
+
+/// [`leave`] as most packets do: IPv4 that did not enter at an edge, by a tunnel over IPv4.
+#[inline(always)]
+fn leave_by_tunnel<F: Frame>(
+    burst: &Burst,
+    at: usize,
+    exit: &Exit,
+    labels: u64,
+    mut frame: F,
+) -> Option<F> {
+    let shape = burst.shapes[at];
+    let length = shape.length;
+    if !frame.reframe(usize::from(shape.offset), length as usize, TUNNEL_V4) {
+        return None;
+    }
+    let slot = usize::from(burst.slots[at]) % BURST;
+    let port = burst.v4.stages.ports[slot];
+    exit.write_tunnel_v4(frame.data_mut(), length, port, labels);
+    Some(frame)
 }
 
 /// Puts the header of a way out in front of a packet; nothing when its buffer has no room.
@@ -236,9 +323,9 @@ fn leave<F: Frame>(burst: &Burst, at: usize, exit: &Exit, labels: u64, mut frame
         exit.write_ethernet(frame.data_mut(), ether_type);
     } else {
         let port = if is_v6 {
-            burst.v6.stages.keys[slot].entropy_port()
+            burst.v6.stages.ports[slot]
         } else {
-            burst.v4.stages.keys[slot].entropy_port()
+            burst.v4.stages.ports[slot]
         };
         exit.write_tunnel(frame.data_mut(), length, port, labels);
     }

@@ -1,0 +1,95 @@
+//! Another table in this one's place: for a benchmark that puts a peer's table, or none at all, into the very program that
+//! this one is measured in. There is nothing of it without the feature `substitute`, which no product turns on.
+
+use crate::entry::{Found, Hops, Position};
+use crate::key::FlowKey;
+use crate::lookup::{BURST, Lookups};
+use crate::probe::Wanted;
+use crate::table::FlowTable;
+
+/// Answers bursts of look-ups; insertions still go to the table.
+pub trait Substitute<K>: Send {
+    /// The hops of at most [`BURST`] connections, or nothing. The slices are equally long.
+    fn look_up(&self, keys: &[K], results: &mut [Option<Hops>]);
+}
+
+impl<K: FlowKey> FlowTable<K> {
+    /// Has bursts answered by something else from now on. What is noted about a connection that it knows goes to the same
+    /// slot for all of them, one that is always in the cache: it costs the instructions and never waits for memory.
+    pub fn substitute(&mut self, other: Option<Box<dyn Substitute<K>>>) {
+        self.substitute = other;
+    }
+
+    /// Keeps keys for [`FlowTable::answer_by`]: as they are, where their mixed form lies otherwise.
+    #[inline]
+    pub(crate) fn keep(&self, keys: &[K], lookups: &mut Lookups<K>) {
+        let start = lookups.count.min(BURST);
+        let room = &mut lookups.wanted[start..];
+        for (wanted, key) in room.iter_mut().zip(keys) {
+            *wanted = Wanted {
+                addresses: key.addresses(),
+                head: key.head(),
+            };
+        }
+        lookups.count = (start + keys.len()).min(BURST);
+    }
+
+    #[inline]
+    pub(crate) fn answer_by(
+        &self,
+        other: &dyn Substitute<K>,
+        lookups: &Lookups<K>,
+        results: &mut [Option<Found>],
+    ) {
+        let count = lookups.count.min(BURST).min(results.len());
+        let wanted = &lookups.wanted;
+        let keys: [K; BURST] =
+            std::array::from_fn(|at| K::from_parts(wanted[at].head, wanted[at].addresses));
+        let mut hops = [None; BURST];
+        other.look_up(&keys[..count], &mut hops[..count]);
+        let position = Position::new(0, 0);
+        for (result, hops) in results.iter_mut().zip(&hops[..count]) {
+            *result = hops.map(|hops| Found { position, hops });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Direction, Insertion, Ipv4Key, Ipv4Table};
+
+    struct Even;
+
+    impl Substitute<Ipv4Key> for Even {
+        fn look_up(&self, keys: &[Ipv4Key], results: &mut [Option<Hops>]) {
+            for (key, result) in keys.iter().zip(results) {
+                let port = key.source_port();
+                *result = port.is_multiple_of(2).then_some(Hops {
+                    downstream: port,
+                    ..Hops::default()
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn a_substitute_answers_bursts_until_it_is_taken_away() {
+        let mut table = Ipv4Table::new(&Config::new(1 << 20, [3; 16])).expect("there is memory");
+        let key = |port| Ipv4Key::new(1, 2, 3, 17, port, 53);
+        let stored = table.insert(&key(7), Hops::default(), 0, Direction::Forward, 0);
+        assert!(matches!(stored, Insertion::New(_)));
+        let keys: Vec<Ipv4Key> = (0..100).map(key).collect();
+        let mut found = vec![None; keys.len()];
+        table.substitute(Some(Box::new(Even)));
+        table.lookup_batch(&keys, &mut found);
+        for (port, found) in found.iter().enumerate() {
+            let expected = (port % 2 == 0).then_some(port as u16);
+            assert_eq!(found.map(|found| found.hops.downstream), expected);
+        }
+        table.substitute(None);
+        table.lookup_batch(&keys, &mut found);
+        let known: Vec<usize> = (0..keys.len()).filter(|&at| found[at].is_some()).collect();
+        assert_eq!(known, [7]);
+    }
+}
