@@ -2,7 +2,7 @@
 //! bridge.
 //!
 //! Links of packet sockets are left as they come, with all offloads. An AF_XDP port sees what the sender's kernel left undone,
-//! so checksums are filled in before (`ethtool -K ... tx off`) on those links.
+//! so those links have no offloads at either end (`ethtool -K ... tx off tso off gso off gro off`).
 
 use super::Bench;
 use crate::clock::median;
@@ -56,11 +56,13 @@ fn build() -> Result<(), String> {
         let words: Vec<&str> = command.split_whitespace().collect();
         run("ip", &words)?;
     }
+    let off = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
     let [lan, net] = TcpPort::AfXdp.interfaces();
     for (namespace, interface) in [("a", lan), ("b", net)] {
-        let interface = format!("{interface}0");
-        let words = ["netns", "exec", namespace, "ethtool", "-K", &interface];
-        run("ip", &[&words[..], &["tx", "off"]].concat())?;
+        run("ethtool", &[&["-K", interface][..], &off].concat())?;
+        let inner = format!("{interface}0");
+        let words = ["netns", "exec", namespace, "ethtool", "-K", &inner];
+        run("ip", &[&words[..], &off].concat())?;
     }
     Ok(())
 }
@@ -190,7 +192,19 @@ fn throughput(address: &str, seconds: &str) -> Result<f64, String> {
     let client = ["netns", "exec", "a", "iperf3", "--client", address];
     let text = run(
         "ip",
-        &[&client[..], &["--time", seconds, "--omit", "1", "--json"]].concat(),
+        &[
+            &client[..],
+            &[
+                "--time",
+                seconds,
+                "--omit",
+                "1",
+                "--connect-timeout",
+                "3000",
+                "--json",
+            ],
+        ]
+        .concat(),
     )?;
     let value: serde_json::Value =
         serde_json::from_str(&text).map_err(|error| error.to_string())?;
