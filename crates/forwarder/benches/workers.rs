@@ -2,8 +2,8 @@
 //!
 //! Frames of 64 bytes out of a VNF's interface go into a tunnel, 64 at a time, of connections drawn uniformly; they lie in
 //! packet buffers that were written just before. Each worker has a processor. Two workers are measured twice: with every
-//! frame arriving where its connection is at home, as with a card that spreads by the same addresses, and with frames
-//! arriving anywhere, so that half of them are handed over. Time is each thread's processor time in the forwarder's code,
+//! frame arriving where its connection is at home, as no card can see to, and with frames arriving anywhere, so that half of
+//! them are handed over. Time is each thread's processor time in the forwarder's code,
 //! rings included; making frames does not count. Rates are medians of rounds in turns.
 
 #[allow(dead_code, reason = "only one of the rule sets is used")]
