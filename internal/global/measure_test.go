@@ -115,6 +115,9 @@ func TestMeasuredTrafficLeadsToANewPlan(t *testing.T) {
 					{ChainLabel: label, Stage: 2, Reverse: true, Packets: packets, OriginMbps: reverse}}}); err != nil {
 				t.Fatal(err)
 			}
+			p.g.mu.Lock()
+			p.g.workers[chain.Key{Kind: chain.KindChain, Customer: "acme", Name: "web"}].kick()
+			p.g.mu.Unlock()
 			status := p.chain("acme", "web").Status
 			held := 0.0
 			for _, r := range p.hq.reservations("vnf.firewall") {
