@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	"github.com/switchboard-project/switchboard/internal/bus"
@@ -19,6 +20,8 @@ const Service = "edge"
 type Status struct {
 	// Customer that owns it; empty: shared.
 	Customer string
+	// Prefixes are those behind it, as CIDR; none: any.
+	Prefixes []string
 	Up       bool
 	// Reason says why it is not up.
 	Reason string
@@ -82,6 +85,10 @@ func (c *Controller) refusal(request *control.Prepare, binding *control.EdgeBind
 		return "match." + err.Error()
 	}
 	if binding.Ingress {
+		if _, any := match.From(status.Prefixes); !any {
+			return fmt.Sprintf("match.sourcePrefixes: none of %s lies behind the edge, which has %s; correct one or the other",
+				strings.Join(match.SourceStrings(), ", "), strings.Join(status.Prefixes, ", "))
+		}
 		return conflict(request, binding, match, held)
 	}
 	return ""

@@ -19,7 +19,7 @@ func asks(customer, chain string, edges ...*control.EdgeBinding) *control.Prepar
 
 func TestEdgesAreGrantedToTheirCustomers(t *testing.T) {
 	c := &Controller{site: "office", look: func(customer, name string) (Status, bool) {
-		s, ok := map[string]Status{"acme/lan": {Customer: "acme", Up: true}, "acme/dead": {Customer: "acme", Reason: "no carrier"},
+		s, ok := map[string]Status{"acme/lan": {Customer: "acme", Up: true, Prefixes: []string{"10.1.0.0/24"}}, "acme/dead": {Customer: "acme", Reason: "no carrier"},
 			"/inet": {Up: true}}[customer+"/"+name]
 		return s, ok
 	}}
@@ -47,6 +47,8 @@ func TestEdgesAreGrantedToTheirCustomers(t *testing.T) {
 		{"another version of the chain", asks("acme", "web", binding("lan", "acme", port80)), ""},
 		{"unreadable", asks("acme", "mail", binding("lan", "acme", &api.Match{DestinationPorts: []string{"http"}})),
 			`match.destinationPorts[0]: "http" is no port or range; write 80 or 8000-8080`},
+		{"from elsewhere", asks("acme", "mail", binding("lan", "acme", &api.Match{SourcePrefixes: []string{"10.2.0.0/16", "10.3.0.0/16"}})),
+			"match.sourcePrefixes: none of 10.2.0.0/16, 10.3.0.0/16 lies behind the edge, which has 10.1.0.0/24; correct one or the other"},
 		{"the second of two", asks("acme", "mail", binding("lan", "acme", &api.Match{Protocols: []string{"udp"}}), binding("wan", "acme", nil)),
 			"edges[1]: edge acme/wan"},
 	} {
@@ -119,14 +121,22 @@ func TestOverlapNeedsEveryField(t *testing.T) {
 	}
 }
 
-func TestSourcesNarrowOnlyWhatDoesNotSpeakOfThem(t *testing.T) {
-	anything := match(t, &api.Match{}).ForSources([]string{"10.9.0.0/24"})
-	if got := anything.SourceStrings(); !reflect.DeepEqual(got, []string{"10.9.0.0/24"}) {
-		t.Errorf("got %v", got)
-	}
-	wide := match(t, &api.Match{SourcePrefixes: []string{"10.0.0.0/8"}}).ForSources([]string{"10.9.0.0/24"})
-	if got := wide.SourceStrings(); !reflect.DeepEqual(got, []string{"10.0.0.0/8"}) {
-		t.Errorf("got %v", got)
+func TestAnEdgeNarrowsAMatchToWhatIsBehindIt(t *testing.T) {
+	for _, test := range []struct{ match, behind, want, joined []string }{
+		{nil, []string{"10.9.0.0/24"}, []string{"10.9.0.0/24"}, []string{"10.9.0.0/24"}},
+		{[]string{"10.0.0.0/8"}, []string{"10.9.0.0/24", "10.8.0.0/24"}, []string{"10.9.0.0/24", "10.8.0.0/24"}, []string{"10.9.0.0/24", "10.8.0.0/24"}},
+		{[]string{"10.9.0.7/32", "2001:db8::/64"}, []string{"10.9.0.0/24"}, []string{"10.9.0.7/32"}, []string{"10.9.0.7/32"}},
+		{[]string{"10.1.0.0/24"}, nil, []string{"10.1.0.0/24"}, []string{"10.1.0.0/24"}},
+		{[]string{"10.1.0.0/24"}, []string{"10.9.0.0/24"}, nil, []string{"10.9.0.0/24"}},
+	} {
+		m := match(t, &api.Match{SourcePrefixes: test.match})
+		got, any := m.From(test.behind)
+		if !reflect.DeepEqual(got.SourceStrings(), test.want) || any != (len(test.want) > 0) {
+			t.Errorf("%v from %v: %v, %v", test.match, test.behind, got.SourceStrings(), any)
+		}
+		if joined := m.FromJoined(test.behind).SourceStrings(); !reflect.DeepEqual(joined, test.joined) {
+			t.Errorf("%v from %v that joined: %v", test.match, test.behind, joined)
+		}
 	}
 }
 

@@ -91,18 +91,41 @@ func ports(field string, texts []string) ([]PortRange, error) {
 	return all, nil
 }
 
-// ForSources narrows the match to packets from the given prefixes, unless it overlaps them already or there are none;
-// a match that speaks of other sources speaks of these instead.
-func (m Match) ForSources(texts []string) Match {
-	given, err := prefixes("", texts)
-	if err != nil || len(given) == 0 {
-		return m
+// From narrows the match to packets from behind an edge: from the given prefixes; none stands for everything. It is false
+// where the match speaks of other sources only.
+func (m Match) From(texts []string) (Match, bool) {
+	behind, err := prefixes("", texts)
+	if err != nil || len(behind) == 0 {
+		return m, err == nil
 	}
-	if len(m.Sources) > 0 && prefixesOverlap(m.Sources, given) {
-		return m
+	if len(m.Sources) == 0 {
+		m.Sources = behind
+		return m, true
 	}
-	m.Sources = given
-	return m
+	var both []netip.Prefix
+	for _, p := range m.Sources {
+		for _, q := range behind {
+			switch { // of two that overlap one lies within the other
+			case !p.Overlaps(q):
+			case p.Bits() > q.Bits():
+				both = append(both, p)
+			default:
+				both = append(both, q)
+			}
+		}
+	}
+	m.Sources = both
+	return m, len(both) > 0
+}
+
+// FromJoined is From for an edge whose users joined: a match that speaks of other sources only speaks of these instead.
+func (m Match) FromJoined(texts []string) Match {
+	narrowed, any := m.From(texts)
+	if !any {
+		m.Sources = nil
+		narrowed, _ = m.From(texts)
+	}
+	return narrowed
 }
 
 // JoinedBy reports whether packets from behind an edge with the prefixes from can be among those that the match selects,

@@ -71,15 +71,25 @@ func (c *computation) forwardEntry(key EdgeKey, record *control.ChainRecord, ver
 			if e.EdgeKey != key || e.site != c.in.Site {
 				continue
 			}
-			match := edge.MatchOf(version.Match)
-			if e.joined {
-				match = match.ForSources(e.prefixes)
+			match, any := e.match(version)
+			if !any {
+				continue
 			}
-			return entry{record.Customer, match, &rules.Classifier{Match: matchRule(match), ChainLabel: version.ChainLabel,
+			// What order the classifiers have is the customer's to say, not the edge's.
+			return entry{record.Customer, edge.MatchOf(version.Match), &rules.Classifier{Match: matchRule(match), ChainLabel: version.ChainLabel,
 				Direction: rules.Direction_DIRECTION_FORWARD, EgressRoutes: c.egressRoutes(served)}}, true
 		}
 	}
 	return entry{}, false
+}
+
+// match is what of the version's match comes from behind the edge; false where nothing does.
+func (e pathEdge) match(version *control.ChainVersion) (edge.Match, bool) {
+	match := edge.MatchOf(version.Match)
+	if e.joined {
+		return match.FromJoined(e.prefixes), true
+	}
+	return match.From(e.prefixes)
 }
 
 // egressRoutes is the customer's egress route table at this site. Of egress sites with the same destination it takes
@@ -122,17 +132,34 @@ func (c *computation) reverseEntries(key EdgeKey, record *control.ChainRecord, v
 			if e.EdgeKey != key || e.site != c.in.Site {
 				continue
 			}
-			var behind []string
-			for _, in := range p.ingress {
-				behind = append(behind, in.prefixes...)
+			match, any := behind(p.ingress, version)
+			if !any {
+				continue
 			}
-			match := edge.MatchOf(version.Match).ForSources(behind).Reversed()
+			match = match.Reversed()
 			found = append(found, entry{record.Customer, match, &rules.Classifier{Match: matchRule(match), ChainLabel: version.ChainLabel,
 				Direction:    rules.Direction_DIRECTION_REVERSE,
 				EgressRoutes: []*rules.EgressRoute{{Destination: "0.0.0.0/0", EgressLabel: p.egressLabel}, {Destination: "::/0", EgressLabel: p.egressLabel}}}})
 		}
 	}
 	return found
+}
+
+// behind is what of the version's match comes from behind any of the ingress edges; false where nothing does.
+func behind(ingress []pathEdge, version *control.ChainVersion) (edge.Match, bool) {
+	match := edge.MatchOf(version.Match)
+	match.Sources = nil
+	for _, e := range ingress {
+		one, any := e.match(version)
+		switch {
+		case !any:
+		case len(one.Sources) == 0:
+			return one, true // an edge of any prefixes
+		default:
+			match.Sources = append(match.Sources, one.Sources...)
+		}
+	}
+	return match, len(match.Sources) > 0
 }
 
 // unambiguous leaves out entries that overlap another customer's: on a shared edge nobody could say whose the

@@ -54,7 +54,7 @@ func (s *Switchboard) edgesNow() (usable map[EdgeKey]string, edges map[EdgeKey]e
 		if away {
 			reason = fmt.Sprintf("forwarder %s does not run", usable[key])
 		}
-		edges[key] = edge.Status{Customer: record.Customer, Up: reason == "", Reason: reason, ForwarderAway: away}
+		edges[key] = edge.Status{Customer: record.Customer, Prefixes: record.GetSpec().GetPrefixes(), Up: reason == "", Reason: reason, ForwarderAway: away}
 	}
 	return usable, edges
 }

@@ -35,38 +35,69 @@ func TestConnectionsOutliveChanges(t *testing.T) {
 	time.Sleep(time.Second)
 	t.Logf("longest wait with nothing changing: %s", f.longest())
 
+	all := []*flows{f}
 	steps := []struct {
 		name string
 		// change makes the change and returns when it is in force.
 		change func()
 		// shares are what part of new connections each instance gets; nil where it is not about that.
 		shares []float64
+		// check looks at what else follows from the change; nil: nothing.
+		check func(t *testing.T)
 	}{
-		{"a weight is changed", func() { l.deploy(t, 2, "[100, 300]") }, []float64{0.25, 0.75}},
-		{"an instance is added", func() { l.deploy(t, 3, "[100, 100, 100]") }, []float64{1.0 / 3, 1.0 / 3, 1.0 / 3}},
-		{"an instance is drained", func() { l.deploy(t, 3, "[100, 100, 0]") }, []float64{0.5, 0.5, 0}},
-		{"the drained instance is removed", func() { l.deploy(t, 2, "[100, 100]") }, []float64{0.5, 0.5}},
-		{"a function is inserted", func() { c.vnfs = []string{"pair", "filter", "nat"}; l.change(t, c) }, nil},
-		{"the site's rules are sent again", func() { l.crash(t, "site-edge-west") }, nil},
+		{"a weight is changed", func() { l.deploy(t, 2, "[100, 300]") }, []float64{0.25, 0.75}, nil},
+		{"an instance is added", func() { l.deploy(t, 3, "[100, 100, 100]") }, []float64{1.0 / 3, 1.0 / 3, 1.0 / 3},
+			func(t *testing.T) { all = append(all, startFlows(t, l, "acme-host", server, 50)) }},
+		{"an instance is drained", func() { l.deploy(t, 3, "[100, 100, 0]") }, []float64{0.5, 0.5, 0},
+			func(t *testing.T) { l.checkStays(t, "pair-west-3", port, all[1]) }},
+		{"the drained instance is removed", func() { l.deploy(t, 2, "[100, 100]") }, []float64{0.5, 0.5},
+			func(t *testing.T) { l.checkStays(t, "pair-west-3", port, all[1]) }},
+		{"a function is inserted", func() { c.vnfs = []string{"pair", "filter", "nat"}; l.change(t, c) }, nil,
+			func(t *testing.T) {
+				inOrder(t, l.must(t, "trace", "--send", "live", "--customer", "acme", "--from", "office-lan", "--protocol", "tcp", "--source",
+					"10.1.0.10", "--destination", www, "--destination-port", strconv.Itoa(port)), "vnf:pair/", "vnf:filter/", "vnf:nat/", "reached:")
+			}},
+		{"the site's rules are sent again", func() { l.crash(t, "site-edge-west") }, nil, nil},
 	}
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
-			f.longest()
-			before := f.answers()
+			var before []int64
+			for _, f := range all {
+				f.longest()
+				before = append(before, f.answers())
+			}
 			step.change()
 			time.Sleep(time.Second)
-			f.checkStall(t, l)
-			if f.answers() < before+connections {
-				t.Error("connections stand still")
+			for index, f := range all {
+				f.checkStall(t, l)
+				if f.answers() < before[index]+int64(len(f.all)) {
+					t.Error("connections stand still")
+				}
 			}
 			if step.shares != nil {
 				l.checkShares(t, server, step.shares)
 			}
+			if step.check != nil {
+				step.check(t)
+			}
 		})
 	}
-	if err := f.end(); err != nil {
-		t.Error(err)
+	for _, f := range all {
+		if err := f.end(); err != nil {
+			t.Error(err)
+		}
 	}
+}
+
+// checkStays makes sure that an instance that is to go still has connections of those given.
+func (l *laboratory) checkStays(t *testing.T, machine string, port uint16, f *flows) {
+	t.Helper()
+	for _, entry := range l.conntrack(t, machine, port) {
+		if f.locals()[entry.sourcePort] {
+			return
+		}
+	}
+	t.Errorf("%s tracks none of %d connections that began while it took new ones", machine, len(f.all))
 }
 
 // deploy changes the deployment "pair-west" and waits until its instances with a weight are healthy.

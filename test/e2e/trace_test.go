@@ -46,6 +46,10 @@ func TestTraceSendsAPacket(t *testing.T) {
 	if exit(err) != 1 || !strings.Contains(output, "forwarder office/f1 dropped it: edge_unclassified") {
 		t.Errorf("a packet that no chain takes: exit %d\n%s", exit(err), output)
 	}
+	output, err = send("", held, "--source", "10.2.0.10")
+	if exit(err) != 1 || !strings.Contains(output, "forwarder office/f1 dropped it: edge_unclassified") {
+		t.Errorf("a packet from an address that does not lie behind the edge: exit %d\n%s", exit(err), output)
+	}
 	output, err = send("", held, "--from", "nowhere")
 	if exit(err) != 1 || !strings.Contains(output, "there is no edge nowhere") {
 		t.Errorf("an edge that does not exist: exit %d\n%s", exit(err), output)
