@@ -45,6 +45,11 @@ func ensureNetwork(p *plan) error {
 // ensureSite leads a site's two interfaces to the underlay.
 func (n *network) ensureSite(site sitePlan) error {
 	underlay := n.open[n.underlayNamespace()]
+	// Both interfaces lead to one Ethernet. Without this the kernel answers on either for the address of the other, and the
+	// bus comes to the forwarder's interface.
+	if err := n.open[site.Namespace].SetSysctls(map[string]string{"net.ipv4.conf.all.arp_ignore": "1"}); err != nil {
+		return err
+	}
 	wan := n.frames(site.Namespace, WANInterface, n.MTU)
 	if err := ensureVeth(wan, n.frames(underlay.Name, site.WANPort, n.MTU)); err != nil {
 		return err

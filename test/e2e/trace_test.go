@@ -21,8 +21,9 @@ func TestTraceSendsAPacket(t *testing.T) {
 		match: fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [udp], destinationPorts: ["%d-%d"]}`, held, leaving)}
 	l.activate(t, c)
 	heard := listenUDP(t, l, "www", held, dropped, leaving)
+	source := "10.1.0.10"
 	send := func(chain string, port int, more ...string) (string, error) {
-		words := append([]string{"trace", "--send", "--customer", "acme", "--from", "office-lan", "--protocol", "udp", "--source", "10.1.0.10",
+		words := append([]string{"trace", "--send", "--customer", "acme", "--from", "office-lan", "--protocol", "udp", "--source", source,
 			"--destination", www, "--destination-port", fmt.Sprint(port)}, more...)
 		if chain != "" {
 			words = append(words, chain)
@@ -46,10 +47,12 @@ func TestTraceSendsAPacket(t *testing.T) {
 	if exit(err) != 1 || !strings.Contains(output, "forwarder office/f1 dropped it: edge_unclassified") {
 		t.Errorf("a packet that no chain takes: exit %d\n%s", exit(err), output)
 	}
-	output, err = send("", held, "--source", "10.2.0.10")
+	source = "10.2.0.10"
+	output, err = send("", held)
 	if exit(err) != 1 || !strings.Contains(output, "forwarder office/f1 dropped it: edge_unclassified") {
 		t.Errorf("a packet from an address that does not lie behind the edge: exit %d\n%s", exit(err), output)
 	}
+	source = "10.1.0.10"
 	output, err = send("", held, "--from", "nowhere")
 	if exit(err) != 1 || !strings.Contains(output, "there is no edge nowhere") {
 		t.Errorf("an edge that does not exist: exit %d\n%s", exit(err), output)
