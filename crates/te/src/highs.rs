@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::os::raw::c_void;
 
-use crate::arc::Program;
+use crate::arc::{Program, Row};
 
 /// How HiGHS is to solve a continuous program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,22 +78,32 @@ pub fn solve(program: &Program, method: Method, time_limit: f64) -> Outcome {
     outcome(&highs, program)
 }
 
-/// What a row is divided by: its larger finite bound. HiGHS's tolerances are absolute, 1e-7; on a capacity of 500 000
-/// Mbit/s they would ask for 13 digits.
-fn row_unit(low: f64, high: f64) -> f64 {
-    let largest = [low, high]
-        .into_iter()
-        .filter(|bound| bound.is_finite())
-        .fold(0.0, |most: f64, bound| most.max(bound.abs()));
-    if largest > 0.0 { largest } else { 1.0 }
+/// What a row is divided by: its larger finite bound, or where that is zero its largest coefficient. HiGHS's tolerances
+/// are absolute, 1e-7; on a capacity of 500 000 Mbit/s they would ask for 13 digits.
+fn row_unit((low, high, entries): &Row) -> f64 {
+    let largest = |values: &mut dyn Iterator<Item = f64>| {
+        values
+            .filter(|value| value.is_finite())
+            .fold(0.0, |most: f64, value| most.max(value.abs()))
+    };
+    let bound = largest(&mut [*low, *high].into_iter());
+    if bound > 0.0 {
+        return bound;
+    }
+    let coefficient = largest(&mut entries.iter().map(|(_, value)| *value));
+    if coefficient > 0.0 { coefficient } else { 1.0 }
 }
+
+/// HiGHS's number of the sense of a minimisation.
+const MINIMISE: i32 = 1;
 
 fn pass(highs: &Handle, program: &Program) -> bool {
     let mut start: Vec<i32> = Vec::with_capacity(program.rows.len());
     let (mut index, mut value): (Vec<i32>, Vec<f64>) = (Vec::new(), Vec::new());
     let (mut lower, mut upper) = (Vec::new(), Vec::new());
-    for (low, high, entries) in &program.rows {
-        let unit = row_unit(*low, *high);
+    for row in &program.rows {
+        let unit = row_unit(row);
+        let (low, high, entries) = row;
         start.push(index.len() as i32);
         index.extend(entries.iter().map(|(column, _)| *column as i32));
         value.extend(entries.iter().map(|(_, v)| *v / unit));
@@ -106,7 +116,10 @@ fn pass(highs: &Handle, program: &Program) -> bool {
         program.rows.len() as i32,
         index.len() as i32,
     );
-    let sense = if program.maximise { -1 } else { 1 };
+    // Always a minimisation: after the interior point of a maximisation, HiGHS 1.15's postsolve loses the sign of the
+    // duals, finds them wrong, and takes back the optimum ("Unknown").
+    let sign = if program.maximise { -1.0 } else { 1.0 };
+    let cost: Vec<f64> = program.cost.iter().map(|c| sign * c).collect();
     // SAFETY: every array has the length that the counts state; format 2 is by rows. HiGHS copies them.
     let status = unsafe {
         if program.integer.contains(&true) {
@@ -116,9 +129,9 @@ fn pass(highs: &Handle, program: &Program) -> bool {
                 rows,
                 entries,
                 2,
-                sense,
+                MINIMISE,
                 0.0,
-                program.cost.as_ptr(),
+                cost.as_ptr(),
                 program.lower.as_ptr(),
                 program.upper.as_ptr(),
                 lower.as_ptr(),
@@ -135,9 +148,9 @@ fn pass(highs: &Handle, program: &Program) -> bool {
                 rows,
                 entries,
                 2,
-                sense,
+                MINIMISE,
                 0.0,
-                program.cost.as_ptr(),
+                cost.as_ptr(),
                 program.lower.as_ptr(),
                 program.upper.as_ptr(),
                 lower.as_ptr(),

@@ -41,6 +41,15 @@ impl Cholesky {
         self.entries[row * self.order + row] += value;
     }
 
+    /// Adds the lower triangle of a matrix of the same order.
+    pub fn add(&mut self, other: &Cholesky) {
+        for row in 0..self.order {
+            let lower = row * self.order..row * self.order + row + 1;
+            let (to, from) = (&mut self.entries[lower.clone()], &other.entries[lower]);
+            to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+        }
+    }
+
     /// Factorises. A pivot that rounding made too small is replaced by one so large that its unknown becomes zero.
     pub fn factorise(&mut self) {
         let n = self.order;
@@ -61,7 +70,7 @@ impl Cholesky {
         for j in first..first + width {
             let original = self.entries[j * n + j];
             let row_j = &self.entries[j * n + first..j * n + j];
-            let pivot = original - row_j.iter().map(|l| l * l).sum::<f64>();
+            let pivot = original - dot(row_j, row_j);
             let pivot = if pivot > 1e-30 * largest && pivot > 1e-15 * original {
                 pivot.sqrt()
             } else {
@@ -70,12 +79,8 @@ impl Cholesky {
             self.entries[j * n + j] = pivot;
             for i in j + 1..first + width {
                 let (head, tail) = self.entries.split_at(i * n);
-                let dot: f64 = head[j * n + first..j * n + j]
-                    .iter()
-                    .zip(&tail[first..j])
-                    .map(|(a, b)| a * b)
-                    .sum();
-                self.entries[i * n + j] = (self.entries[i * n + j] - dot) / pivot;
+                let known = dot(&head[j * n + first..j * n + j], &tail[first..j]);
+                self.entries[i * n + j] = (self.entries[i * n + j] - known) / pivot;
             }
         }
     }
@@ -197,8 +202,7 @@ impl Cholesky {
         let n = self.order;
         for i in 0..n {
             let row = &self.entries[i * n..i * n + i];
-            let dot: f64 = row.iter().zip(&b[..i]).map(|(l, x)| l * x).sum();
-            b[i] = (b[i] - dot) / self.entries[i * n + i];
+            b[i] = (b[i] - dot(row, &b[..i])) / self.entries[i * n + i];
         }
         for i in (0..n).rev() {
             b[i] /= self.entries[i * n + i];
@@ -208,6 +212,21 @@ impl Cholesky {
             }
         }
     }
+}
+
+/// A scalar product in several sums, so that it is not one chain of additions.
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    const SUMS: usize = 16;
+    let mut sums = [0.0; SUMS];
+    let (a_chunks, b_chunks) = (a.chunks_exact(SUMS), b.chunks_exact(SUMS));
+    let rest = a_chunks.remainder().iter().zip(b_chunks.remainder());
+    let rest: f64 = rest.map(|(a, b)| a * b).sum();
+    for (a, b) in a_chunks.zip(b_chunks) {
+        for k in 0..SUMS {
+            sums[k] += a[k] * b[k];
+        }
+    }
+    rest + sums.iter().sum::<f64>()
 }
 
 #[cfg(test)]

@@ -127,7 +127,8 @@ impl Restricted {
         self.columns.clear();
         self.blocks.clear();
         let mut mine: Vec<usize> = Vec::new();
-        for (commodity, fixed) in fixed.iter_mut().enumerate() {
+        for commodity in order(columns, fixed.len()) {
+            let fixed = &mut fixed[commodity];
             mine.clear();
             mine.extend(
                 columns
@@ -212,6 +213,18 @@ impl Restricted {
         }
         solved
     }
+}
+
+/// Commodities by the last rows of their newest route, which are those of VNFs: neighbours then add to the same part of
+/// the master's equations.
+fn order(columns: &Columns, commodities: usize) -> Vec<usize> {
+    let key = |commodity: usize| columns.of(commodity).next().map(|c| columns.loads(c).0);
+    let mut order: Vec<usize> = (0..commodities).collect();
+    order.sort_by(|&a, &b| {
+        let reversed = |c| key(c).into_iter().flatten().rev();
+        reversed(a).cmp(reversed(b))
+    });
+    order
 }
 
 /// Sorts the entries of the column that is being added by local row.

@@ -18,11 +18,12 @@ const CLOSE: f64 = 0.05;
 /// Rows above this share of the limit take part in the first master.
 const NEAR: f64 = 0.92;
 
-/// So many rows make a master whose rounds are dear; then rows that may come to bind had better be there at once,
+/// So many rows make a master whose rounds are dear; then rows that may come to bind had better be there at once: a
+/// few missing ones cost a whole round,
 const MANY: usize = 500;
 
 /// and they are those above this share of the limit.
-const NEAR_OF_MANY: f64 = 0.7;
+const NEAR_OF_MANY: f64 = 0.4;
 
 /// Steepest potential of Frank–Wolfe, relative to the largest utilisation.
 const STEEPEST: f64 = 400.0;
