@@ -231,12 +231,6 @@ func meet[T any](a, b []T, overlap func(T, T) bool) bool {
 		return slices.ContainsFunc(b, func(y T) bool { return overlap(x, y) })
 	})
 }
-
-func prefixesOverlap(a, b []netip.Prefix) bool { return meet(a, b, netip.Prefix.Overlaps) }
-
-func prefixContains(a, b netip.Prefix) bool {
-	return a.Addr().Is4() == b.Addr().Is4() && a.Bits() <= b.Bits() && a.Contains(b.Addr())
-}
 func rangeContains(a, b PortRange) bool { return a.First <= b.First && b.Last <= a.Last }
 func rangesOverlap(a, b PortRange) bool { return a.First <= b.Last && b.First <= a.Last }
 
@@ -261,4 +255,8 @@ func MostSpecificFirst[T any](items []T, matchOf func(T) Match) []T {
 		ordered[i] = items[at]
 	}
 	return ordered
+}
+
+func prefixContains(a, b netip.Prefix) bool {
+	return a.Addr().Is4() == b.Addr().Is4() && a.Bits() <= b.Bits() && a.Contains(b.Addr())
 }
