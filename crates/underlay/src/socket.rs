@@ -258,20 +258,10 @@ pub fn monotonic_now() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Asks the kernel to wake this thread on time rather than in company, and before others: a line does not get slower when
-/// the machine is busy. Threads that it starts are ordinary ones. Without the right to it the line runs as others do.
+/// Asks the kernel to wake this thread on time rather than in company.
 pub fn wake_precisely() {
     // SAFETY: no memory is passed.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) };
-    let least = libc::sched_param { sched_priority: 1 };
-    // SAFETY: `least` outlives the call.
-    unsafe {
-        libc::sched_setscheduler(
-            0,
-            libc::SCHED_RR | libc::SCHED_RESET_ON_FORK,
-            &raw const least,
-        );
-    }
 }
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
