@@ -12,6 +12,7 @@
 
 mod ahead;
 mod at_home;
+mod keys;
 
 use crate::arrival::{Arrival, edge_entry};
 use crate::family::Family;
@@ -23,15 +24,14 @@ use crate::registry::PlaceId;
 use crate::rules::{Hop, Rules};
 use ahead::{Prepare, Runs, Send};
 use at_home::AtHome;
-use flow::{BURST, FETCH, FlowTable, Found, Ipv4Key, Ipv6Key, Lookups, Work};
+use flow::{BURST, Found, Ipv4Key, Ipv6Key, Work};
+use keys::Connections;
 use wire::ethernet;
 use wire::steering::Direction;
 
 /// How many packets on the bytes of a packet are asked for from memory, and how many on what says where they are.
 const AHEAD: usize = 4;
 const FAR_AHEAD: usize = 10;
-/// Ports worked out together.
-const AT_ONCE: usize = 8;
 /// Stands for the position of a key at an edge.
 const NO_EDGE: u8 = u8::MAX;
 
@@ -68,105 +68,6 @@ pub(crate) struct Burst {
     runs: Runs,
     remembered: Remembered,
     homes: AtHome,
-}
-
-/// Connections to look up, of one family.
-struct Connections<K: Family> {
-    stages: Keys<K>,
-    edges: Keys<K>,
-}
-
-/// Keys and what is found of them.
-struct Keys<K: Family> {
-    keys: [K; BURST],
-    lookups: Lookups<K>,
-    found: [Option<Found>; BURST],
-    /// Outer UDP source ports of what is looked up at stages.
-    ports: [u16; BURST],
-    /// Positions in the burst.
-    packets: [u8; BURST],
-    count: usize,
-}
-
-impl<K: Family> Keys<K> {
-    fn new(none: K) -> Keys<K> {
-        Keys {
-            lookups: Lookups::new(&none),
-            keys: [none; BURST],
-            found: [None; BURST],
-            ports: [0; BURST],
-            packets: [0; BURST],
-            count: 0,
-        }
-    }
-
-    fn clear(&mut self) {
-        self.count = 0;
-        self.lookups.clear();
-    }
-
-    /// Adds the key of a packet; returns its position.
-    #[inline(always)]
-    fn push(&mut self, key: K, packet: usize) -> u8 {
-        let at = self.count % BURST;
-        self.keys[at] = key;
-        self.packets[at] = packet as u8;
-        self.count += 1;
-        at as u8
-    }
-
-    /// Asks memory for the entries of keys, once enough of them have come.
-    #[inline(always)]
-    fn fetch_some(&mut self, table: &FlowTable<K>) {
-        if self.count >= self.lookups.count() + FETCH {
-            self.fetch(table);
-        }
-    }
-
-    #[inline(never)]
-    fn fetch(&mut self, table: &FlowTable<K>) {
-        let new = self.lookups.count()..self.count.min(BURST);
-        if let Some(keys) = self.keys.get(new) {
-            table.fetch(keys, &mut self.lookups);
-        }
-    }
-
-    fn look_up(&mut self, table: &FlowTable<K>) {
-        if self.count > 0 {
-            self.fetch(table);
-            table.answer(&self.lookups, &mut self.found);
-        }
-    }
-
-    /// Works out the outer source ports, several at a time.
-    #[inline(always)]
-    fn work_out_ports(&mut self) {
-        let count = self.count.next_multiple_of(AT_ONCE).min(BURST);
-        let (keys, ports) = (&self.keys[..count], &mut self.ports[..count]);
-        let (keys, ports) = (keys.as_chunks::<AT_ONCE>().0, ports.as_chunks_mut().0);
-        for (keys, ports) in keys.iter().zip(ports) {
-            let ports: &mut [u16; AT_ONCE] = ports;
-            for (key, port) in keys.iter().zip(ports) {
-                *port = key.entropy_port();
-            }
-        }
-    }
-
-    /// A key and what was found of it.
-    #[inline(always)]
-    fn get(&self, slot: u8) -> (&K, Option<Found>) {
-        let slot = usize::from(slot) % BURST;
-        (&self.keys[slot], self.found[slot])
-    }
-}
-
-impl<K: Family> Connections<K> {
-    fn new(none: K) -> Connections<K> {
-        Connections {
-            stages: Keys::new(none),
-            edges: Keys::new(none),
-        }
-    }
 }
 
 impl Default for Burst {
@@ -429,7 +330,7 @@ impl<F: Frame, const SHARED: bool> Work for Read<'_, F, SHARED> {
     }
 }
 
-/// [`Keys::work_out_ports`] of all that was looked up at stages.
+/// [`keys::Keys::work_out_ports`] of all that was looked up at stages.
 struct OuterPorts<'a>(&'a mut Burst);
 
 impl Work for OuterPorts<'_> {

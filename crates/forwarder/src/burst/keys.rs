@@ -1,0 +1,106 @@
+//! The keys of a burst's packets, looked up together. A key's position is that of what was found of it.
+
+use crate::family::Family;
+use flow::{BURST, FETCH, FlowTable, Found, Lookups};
+
+/// Ports worked out together.
+const AT_ONCE: usize = 8;
+
+/// Connections to look up, of one family.
+pub(super) struct Connections<K: Family> {
+    pub(super) stages: Keys<K>,
+    pub(super) edges: Keys<K>,
+}
+
+/// Keys and what is found of them.
+pub(super) struct Keys<K: Family> {
+    pub(super) keys: [K; BURST],
+    lookups: Lookups<K>,
+    pub(super) found: [Option<Found>; BURST],
+    /// Outer UDP source ports of what is looked up at stages.
+    pub(super) ports: [u16; BURST],
+    /// Positions in the burst.
+    pub(super) packets: [u8; BURST],
+    pub(super) count: usize,
+}
+
+impl<K: Family> Keys<K> {
+    pub(super) fn new(none: K) -> Keys<K> {
+        Keys {
+            lookups: Lookups::new(&none),
+            keys: [none; BURST],
+            found: [None; BURST],
+            ports: [0; BURST],
+            packets: [0; BURST],
+            count: 0,
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.count = 0;
+        self.lookups.clear();
+    }
+
+    /// Adds the key of a packet; returns its position.
+    #[inline(always)]
+    pub(super) fn push(&mut self, key: K, packet: usize) -> u8 {
+        let at = self.count % BURST;
+        self.keys[at] = key;
+        self.packets[at] = packet as u8;
+        self.count += 1;
+        at as u8
+    }
+
+    /// Asks memory for the entries of keys, once enough of them have come.
+    #[inline(always)]
+    pub(super) fn fetch_some(&mut self, table: &FlowTable<K>) {
+        if self.count >= self.lookups.count() + FETCH {
+            self.fetch(table);
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn fetch(&mut self, table: &FlowTable<K>) {
+        let new = self.lookups.count()..self.count.min(BURST);
+        if let Some(keys) = self.keys.get(new) {
+            table.fetch(keys, &mut self.lookups);
+        }
+    }
+
+    pub(super) fn look_up(&mut self, table: &FlowTable<K>) {
+        if self.count > 0 {
+            self.fetch(table);
+            table.answer(&self.lookups, &mut self.found);
+        }
+    }
+
+    /// Works out the outer source ports, several at a time.
+    #[inline(always)]
+    pub(super) fn work_out_ports(&mut self) {
+        let count = self.count.next_multiple_of(AT_ONCE).min(BURST);
+        let (keys, ports) = (&self.keys[..count], &mut self.ports[..count]);
+        let (keys, ports) = (keys.as_chunks::<AT_ONCE>().0, ports.as_chunks_mut().0);
+        for (keys, ports) in keys.iter().zip(ports) {
+            let ports: &mut [u16; AT_ONCE] = ports;
+            for (key, port) in keys.iter().zip(ports) {
+                *port = key.entropy_port();
+            }
+        }
+    }
+
+    /// A key and what was found of it.
+    #[inline(always)]
+    pub(super) fn get(&self, slot: u8) -> (&K, Option<Found>) {
+        let slot = usize::from(slot) % BURST;
+        (&self.keys[slot], self.found[slot])
+    }
+}
+
+impl<K: Family> Connections<K> {
+    pub(super) fn new(none: K) -> Connections<K> {
+        Connections {
+            stages: Keys::new(none),
+            edges: Keys::new(none),
+        }
+    }
+}
