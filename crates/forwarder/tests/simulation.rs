@@ -118,8 +118,13 @@ fn tunnel_frames_truncated_or_flipped_never_pass_silently() {
         for bit in 0..8 {
             let mut flipped = frame.clone();
             flipped[byte] ^= 1 << bit;
-            // Sent, answered, or counted: never a panic.
-            world.receive("dc", "wan", &flipped);
+            let before = world.drop_total();
+            let sent = world.receive("dc", "wan", &flipped);
+            let dropped = world.drop_total() - before;
+            assert!(
+                sent > 0 || dropped == 1,
+                "byte {byte}, bit {bit}: neither sent nor counted"
+            );
         }
     }
 }

@@ -15,8 +15,10 @@
 
 mod interface;
 mod offload;
+mod overruns;
 mod socket;
 
 pub use interface::{Interface, interface_index};
 pub use offload::Segments;
+pub use overruns::take_overruns;
 pub use socket::{BATCH, Frame, OpenError, Outgoing, Received, Scratch, Sent, Socket};

@@ -3,6 +3,7 @@
 
 use crate::interface::Interface;
 use crate::offload::{DESCRIPTION_LENGTH, Description, Segments};
+use crate::overruns::take_overruns;
 use std::fmt;
 use std::io;
 use std::mem;
@@ -303,20 +304,7 @@ impl Socket {
 
     /// Frames that the kernel has dropped since the last call because the socket's queue was full.
     pub fn overruns(&mut self) -> u64 {
-        // SAFETY: all zeros is a valid tpacket_stats.
-        let mut statistics: libc::tpacket_stats = unsafe { mem::zeroed() };
-        let mut length = mem::size_of_val(&statistics) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes to `statistics`, which outlives the call.
-        let result = check(unsafe {
-            libc::getsockopt(
-                self.descriptor.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                ptr::from_mut(&mut statistics).cast(),
-                &raw mut length,
-            )
-        });
-        result.map_or(0, |_| u64::from(statistics.tp_drops))
+        take_overruns(self.descriptor.as_fd())
     }
 
     /// Receives what is there, up to [`BATCH`] frames, and gives each out. Does not wait.

@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::io;
 use std::mem;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Frames read or written in one system call.
 const BATCH: usize = 64;
@@ -105,21 +105,7 @@ impl PacketSocket {
 
     /// Frames that the kernel has dropped because the socket's queue was full.
     pub fn overruns(&mut self) -> u64 {
-        // SAFETY: tpacket_stats is plain data for which zeroes are valid.
-        let mut statistics: libc::tpacket_stats = unsafe { mem::zeroed() };
-        let mut length = mem::size_of_val(&statistics) as libc::socklen_t;
-        // SAFETY: `statistics` outlives the call and its size is given.
-        let result = check(unsafe {
-            libc::getsockopt(
-                self.descriptor.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut statistics).cast(),
-                &raw mut length,
-            )
-        });
-        // The kernel counts anew after each look.
-        self.overruns += result.map_or(0, |_| u64::from(statistics.tp_drops));
+        self.overruns += packet_socket::take_overruns(self.descriptor.as_fd());
         self.overruns
     }
 

@@ -392,8 +392,9 @@ impl World {
     }
 
     /// Hands a frame to a port and follows nothing.
-    pub fn receive(&mut self, node: &str, port: &str, frame: &[u8]) {
-        self.step(node, port, frame);
+    /// Gives a node a frame; returns how many it sent.
+    pub fn receive(&mut self, node: &str, port: &str, frame: &[u8]) -> usize {
+        self.step(node, port, frame).len()
     }
 
     /// Hands a packet to an edge and follows it to its end.
