@@ -6,6 +6,10 @@ TOOLS := $(ROOT)/.build/bin
 BIN := $(ROOT)/bin
 export CARGO_TARGET_DIR ?= $(ROOT)/target
 export PATH := $(BIN):$(TOOLS):$(PATH)
+# Cargo has HiGHS compiled more than once, for checks and for tests; from the second time on the compiler's cache answers.
+# Asked for in each recipe, because the first one installs ccache.
+export CMAKE_C_COMPILER_LAUNCHER = $(shell command -v ccache)
+export CMAKE_CXX_COMPILER_LAUNCHER = $(CMAKE_C_COMPILER_LAUNCHER)
 
 include $(wildcard bench/*.mk fuzz/*.mk)
 

@@ -2,13 +2,27 @@
 # Brings up the laboratory of examples/lab/four-sites.yaml, activates chains, sends traffic and shows what happened.
 # Leaves the laboratory running; `make demo-down` removes it. Can be repeated and interrupted at any moment.
 set -euo pipefail
+# An interrupt ends the demo whatever runs, also what runs beside it. Repeating it goes on from there.
+interrupted() {
+  trap - INT TERM
+  local running
+  running=$(jobs -p)
+  [ -z "$running" ] || kill $running 2>/dev/null || true
+  printf '\ninterrupted: make demo goes on from here, make demo-down removes what is there\n' >&2
+  exit 130
+}
+trap interrupted INT TERM
+
 cd "$(dirname "$0")/.."
 export PATH=$PWD/bin:$PATH
-laboratory=examples/lab/four-sites.yaml
 server=198.51.100.80
-# Other laboratories may run beside the demo's.
-state=/var/lib/switchboard/lab
-export SWITCHBOARD_SERVER=http://127.0.0.1:7470 SWITCHBOARD_TOKEN_FILE=$state/demo/token
+# Other laboratories may run beside the demo's; a test runs one of its own.
+laboratory=${DEMO_LABORATORY:-examples/lab/four-sites.yaml}
+state=${DEMO_STATE:-/var/lib/switchboard/lab}
+name=$(sed -n 's/^  name: *//p' "$laboratory" | head -n 1)
+where=(--lab "$name")
+[ -z "${DEMO_STATE:-}" ] || where+=(--state "$state")
+export SWITCHBOARD_TOKEN_FILE=$state/$name/token
 
 if [ "$(id -u)" -ne 0 ]; then
   command -v sudo >/dev/null || { echo "the demo makes network namespaces: run it as root" >&2; exit 1; }
@@ -16,12 +30,12 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 if [ "${1:-up}" = down ]; then
-  exec switchboard lab down -f "$laboratory"
+  exec switchboard lab down --state "$state" -f "$laboratory"
 fi
 
 heading() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 shown() { printf '\033[2m$ %s\033[0m\n' "$*"; "$@"; }
-on() { switchboard lab exec --lab demo "$@"; }
+on() { switchboard lab exec "${where[@]}" "$@"; }
 average_round_trip() { on "$1" -- ping -q -c 10 -i 0.05 -W 2 "$2" | sed -n 's|.* = [^/]*/\([^/]*\)/.*|\1|p'; }
 throughput() { # client machine, server machine, server address
   # One that an interrupted demo left serves as well.
@@ -30,7 +44,9 @@ throughput() { # client machine, server machine, server address
 }
 
 heading "A wide area of four sites"
-switchboard lab up -f "$laboratory"
+switchboard lab up --state "$state" -f "$laboratory"
+SWITCHBOARD_SERVER=$(<"$state/$name/api")
+export SWITCHBOARD_SERVER
 shown switchboard get sites
 
 heading "A chain: acme's office → firewall → address translation → Internet"
@@ -42,9 +58,9 @@ shown switchboard get chains -o wide
 shown switchboard get routes -o wide
 
 heading "Traffic"
-shown switchboard lab exec --lab demo acme-host -- curl -sS -m 10 "http://$server/"
-shown switchboard lab exec --lab demo acme-host -- curl -sS -m 10 "http://[2001:db8:ffff::80]/"
-shown switchboard lab exec --lab demo globex-host -- curl -sS -m 10 "http://$server/"
+shown switchboard lab exec "${where[@]}" acme-host -- curl -sS -m 10 "http://$server/"
+shown switchboard lab exec "${where[@]}" acme-host -- curl -sS -m 10 "http://[2001:db8:ffff::80]/"
+shown switchboard lab exec "${where[@]}" globex-host -- curl -sS -m 10 "http://$server/"
 
 heading "One connection, hop by hop: its first packet and the answer"
 (sleep 1; on acme-host -- curl -sS -m 10 -o /dev/null "http://$server/") &

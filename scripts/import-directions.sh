@@ -39,11 +39,12 @@ forbid internal/hostnet "$module/" "netlink and nftables know nothing of Switchb
 # Generated code: which package reads or writes which contract.
 contracts='cmd/switchboard api/v1
 internal/api api/v1
-internal/edge api/v1
 internal/edge control/v1
 internal/global api/v1
 internal/global control/v1
 internal/global forwarder/v1
+internal/matches api/v1
+internal/matches forwarder/v1
 internal/participant control/v1
 internal/resource api/v1
 internal/show api/v1

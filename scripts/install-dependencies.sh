@@ -4,7 +4,7 @@
 set -euo pipefail
 
 packages=(
-  build-essential cmake pkg-config clang libclang-dev
+  build-essential ccache cmake pkg-config clang libclang-dev
   dpdk dpdk-dev libdpdk-dev libnuma-dev libpcap-dev libelf-dev
   iproute2 nftables ethtool conntrack procps
   iperf3 curl iputils-ping tcpdump tshark jq

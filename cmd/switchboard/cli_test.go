@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -26,6 +27,7 @@ import (
 	"github.com/switchboard-project/switchboard/internal/api"
 	"github.com/switchboard-project/switchboard/internal/chain"
 	"github.com/switchboard-project/switchboard/internal/global"
+	"github.com/switchboard-project/switchboard/internal/lab"
 	"github.com/switchboard-project/switchboard/internal/resource"
 )
 
@@ -99,6 +101,17 @@ func (r *recorded) Trace(_ context.Context, request *apiv1.TraceRequest) (*apiv1
 		response.Outcome = &apiv1.ProbeOutcome{Description: "forwarder west/f1 dropped it: no_target"}
 	}
 	return response, nil
+}
+
+func (r *recorded) Capture(_ context.Context, request *apiv1.CaptureRequest, send func(*apiv1.CaptureResponse) error) error {
+	if request.Site != "office" {
+		return &global.Refused{Reason: global.NotFound, Message: "no forwarder of " + request.Site + " is alive; alive are: office/f1"}
+	}
+	frame := &apiv1.CapturedFrame{Time: longAgo, Forwarder: "f1", Port: "wan", Length: 60, Data: make([]byte, 14)}
+	if err := send(&apiv1.CaptureResponse{}); err != nil {
+		return err
+	}
+	return send(&apiv1.CaptureResponse{Frames: []*apiv1.CapturedFrame{frame, frame, frame}, Lost: 2})
 }
 
 func (r *recorded) Traffic(string, string) []*apiv1.ChainTraffic {
@@ -202,7 +215,7 @@ func newRecorded(t *testing.T) *recorded {
 // run executes a command line as main does and gives what it printed, then its exit code.
 func run(t *testing.T, line string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return runIn(ctx, line)
 }
@@ -365,8 +378,8 @@ func TestServerThatIsSilentIsNamed(t *testing.T) {
 // The limit is on the answer to one call: what is watched may be quiet for longer.
 func TestQuietWatchGoesOn(t *testing.T) {
 	connectTo(t, newRecorded(t))
-	output := run(t, "switchboard wait chain web --customer acme --for phase=rejected --timeout 500ms --request-timeout 100ms")
-	if want := "switchboard: chain acme/web: phase=rejected is not met after 500ms: phase active\nexit 1\n"; output != want {
+	output := run(t, "switchboard wait chain web --customer acme --for phase=rejected --timeout 3s --request-timeout 1s")
+	if want := "switchboard: chain acme/web: phase=rejected is not met after 3s: phase active\nexit 1\n"; output != want {
 		t.Errorf("%q, want %q", output, want)
 	}
 }
@@ -404,13 +417,33 @@ func TestContextsOfTheConfigurationFile(t *testing.T) {
 	}
 }
 
+// What an interrupt ends says so, whatever it was waiting for, and ends with the code that shells give it.
+func TestInterruptIsSaid(t *testing.T) {
+	for _, c := range []struct {
+		err         error
+		interrupted bool
+		message     string
+		code        int
+	}{
+		{errors.New("no such chain"), false, "no such chain", 1},
+		{usageError{errors.New("which chain?")}, false, "which chain?", 2},
+		{context.Canceled, true, "interrupted", 130},
+		{connect.NewError(connect.CodeCanceled, context.Canceled), true, "interrupted", 130},
+		{lab.ErrInterrupted, true, lab.ErrInterrupted.Error(), 130},
+	} {
+		if message, code := outcome(c.err, c.interrupted); message != c.message || code != c.code {
+			t.Errorf("%v: %q, %d; want %q, %d", c.err, message, code, c.message, c.code)
+		}
+	}
+}
+
 // What is interrupted says so and how long it waited, not that the time given has passed.
 func TestInterruptedWait(t *testing.T) {
 	connectTo(t, newRecorded(t))
 	ctx, interrupt := context.WithCancel(context.Background())
-	time.AfterFunc(200*time.Millisecond, interrupt)
+	time.AfterFunc(1500*time.Millisecond, interrupt)
 	output := runIn(ctx, "switchboard wait chain web --customer acme --for phase=rejected")
-	if !strings.Contains(output, "chain acme/web: interrupted after ") || !strings.Contains(output, "ms, phase=rejected is not met: phase active") {
+	if !regexp.MustCompile(`chain acme/web: interrupted after \S+, phase=rejected is not met: phase active`).MatchString(output) {
 		t.Error(output)
 	}
 }
@@ -418,7 +451,7 @@ func TestInterruptedWait(t *testing.T) {
 // Live rates do not clear the screen of a file or another program.
 func TestTopIntoAFile(t *testing.T) {
 	connectTo(t, newRecorded(t))
-	ctx, interrupt := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	ctx, interrupt := context.WithTimeout(context.Background(), 1500*time.Millisecond)
 	defer interrupt()
 	output := runIn(ctx, "switchboard top --interval 10ms")
 	if strings.Contains(output, "\x1b") || strings.Count(output, "CHAIN") < 2 {
@@ -433,7 +466,7 @@ func TestTopAsDocuments(t *testing.T) {
 		"json": func(r io.Reader) func(any) error { return json.NewDecoder(r).Decode },
 		"yaml": func(r io.Reader) func(any) error { return yaml.NewDecoder(r).Decode },
 	} {
-		ctx, interrupt := context.WithTimeout(context.Background(), 300*time.Millisecond)
+		ctx, interrupt := context.WithTimeout(context.Background(), 1500*time.Millisecond)
 		output := runIn(ctx, "switchboard top --interval 10ms -o "+form)
 		interrupt()
 		next := decode(strings.NewReader(output))

@@ -60,6 +60,16 @@ func completeChain(flags *clientFlags, customer *string) completion {
 	})
 }
 
+// completeSiteOf completes the only word of a command, a site.
+func completeSiteOf(flags *clientFlags) completion {
+	return beginning(func(command *cobra.Command, words []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(words) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names(command.Context(), flags, chain.KindSite, ""), cobra.ShellCompDirectiveNoFileComp
+	})
+}
+
 // completeCustomer completes --customer.
 func completeCustomer(flags *clientFlags) completion {
 	return func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,7 +32,7 @@ func newLabCommand() *cobra.Command {
 	command.PersistentFlags().StringVar(&flags.root, "state", lab.DefaultRoot, "directory that holds laboratories' state")
 	command.PersistentFlags().StringVarP(&flags.name, "lab", "l", "", "name of the laboratory; not needed where there is one")
 	command.AddCommand(
-		newLabUpCommand(flags), newLabDownCommand(flags), newLabStatusCommand(flags),
+		newLabUpCommand(flags), newLabDownCommand(flags), newLabStatusCommand(flags), newLabForwardersCommand(flags),
 		newLabExecCommand(flags), newLabPcapCommand(flags), newLabSuperviseCommand(flags), newLabServeHTTPCommand())
 	return group(command)
 }
@@ -61,7 +62,7 @@ func newLabUpCommand(flags *labFlags) *cobra.Command {
 				return &fileMistakes{mistakes}
 			}
 			progress := newProgress(command.OutOrStdout())
-			running, err := lab.Up(command.Context(), flags.root, file, progress)
+			running, err := lab.Up(command.Context(), flags.root, file, progress, awaitHandover)
 			if err != nil {
 				return err
 			}
@@ -74,6 +75,65 @@ func newLabUpCommand(flags *labFlags) *cobra.Command {
 	}
 	command.Flags().StringVarP(&file, "filename", "f", "", "file of the laboratory")
 	return command
+}
+
+func newLabForwardersCommand(flags *labFlags) *cobra.Command {
+	var remove string
+	command := &cobra.Command{
+		Use:   "forwarders SITE N",
+		Short: "Bring a site to a number of forwarders, while connections go on",
+		Long: "Adds forwarders to a site of a running laboratory, or removes some: one that goes hands over its edges, instances and\n" +
+			"connections to another first. `lab up -f FILE` brings back the number that the file says.",
+		Example:           "  switchboard lab forwarders edge-west 2\n  switchboard lab forwarders edge-west 1 --remove f1",
+		ValidArgsFunction: completeSite(flags),
+		Args:              usageArgs(cobra.ExactArgs(2)),
+		RunE: func(command *cobra.Command, words []string) error {
+			count, err := strconv.Atoi(words[1])
+			if err != nil {
+				return usageError{fmt.Errorf("lab forwarders: %q is no number of forwarders", words[1])}
+			}
+			progress := newProgress(command.OutOrStdout())
+			running, err := lab.Scale(command.Context(), flags.root, flags.name, words[0], count, remove, progress, awaitHandover)
+			if err != nil {
+				return err
+			}
+			return awaitForwarders(command.Context(), running, words[0], func(f []*apiv1.ForwarderStatus) bool {
+				return len(f) == count && !slices.ContainsFunc(f, func(f *apiv1.ForwarderStatus) bool { return !f.Alive })
+			})
+		},
+	}
+	command.Flags().StringVar(&remove, "remove", "", "the forwarder that goes first (default: the last)")
+	return command
+}
+
+// handoverLimit is how long a forwarder may take to hand over what it has.
+const handoverLimit = 2 * time.Minute
+
+// awaitHandover waits until forwarders of a site are listed no more.
+func awaitHandover(ctx context.Context, running *lab.Running, site string, names []string) error {
+	return awaitForwarders(ctx, running, site, func(listed []*apiv1.ForwarderStatus) bool {
+		return !slices.ContainsFunc(listed, func(f *apiv1.ForwarderStatus) bool { return slices.Contains(names, f.Name) })
+	})
+}
+
+// awaitForwarders waits until a site's forwarders are as they should be.
+func awaitForwarders(ctx context.Context, running *lab.Running, site string, met func([]*apiv1.ForwarderStatus) bool) error {
+	client, err := (&clientFlags{server: running.API, tokenFile: running.TokenFile}).client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, handoverLimit)
+	defer cancel()
+	_, err = await(ctx, client, target{kind: chain.KindSite, name: site}, func(r *apiv1.Resource) bool {
+		return met(r.GetSite().GetStatus().GetForwarders())
+	})
+	switch {
+	case errors.Is(err, context.Canceled):
+		return lab.ErrInterrupted
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("the forwarders of site %s are not as wanted after %v; see `describe site %s` and %s/logs", site, handoverLimit, site, running.StateDirectory)
+	}
+	return err
 }
 
 // settling is how long what a laboratory's file describes may take to be there.

@@ -17,7 +17,7 @@ import (
 func (flags *traceFlags) sendProbe(command *cobra.Command, arguments []string) error {
 	probe, mistakes := flags.probe()
 	if len(mistakes) > 0 {
-		return traceMistakes(mistakes, "sent")
+		return mistakesOf("trace", mistakes, "sent")
 	}
 	request := &apiv1.TraceRequest{Customer: flags.customer, Probe: probe}
 	if command.Flags().Changed("duration") {
@@ -29,7 +29,7 @@ func (flags *traceFlags) sendProbe(command *cobra.Command, arguments []string) e
 	}
 	answer, err := client.Trace(command.Context(), connect.NewRequest(request))
 	if err != nil {
-		return wrongFlags(err, "sent")
+		return wrongFlags("trace", err, "sent")
 	}
 	hops, outcome := answer.Msg.Hops, answer.Msg.Outcome
 	if err := writeHops(command.OutOrStdout(), hops); err != nil {
@@ -66,7 +66,7 @@ func (flags *traceFlags) probe() (*apiv1.Probe, []chain.Finding) {
 		}
 		return uint32(ports.First)
 	}
-	probe := &apiv1.Probe{Edge: flags.from, Leave: flags.leave, Protocol: one("--protocol", flags.match.Protocols),
+	probe := &apiv1.Probe{Edge: flags.from, Leave: flags.leave, Vlan: flags.vlan, Protocol: one("--protocol", flags.match.Protocols),
 		Source: one("--source", flags.match.SourcePrefixes), Destination: one("--destination", flags.match.DestinationPrefixes),
 		SourcePort: port("--source-port", flags.match.SourcePorts), DestinationPort: port("--destination-port", flags.match.DestinationPorts)}
 	for _, found := range global.CheckProbe(probe) {
@@ -78,14 +78,14 @@ func (flags *traceFlags) probe() (*apiv1.Probe, []chain.Finding) {
 	return probe, f.All
 }
 
-// traceFlag is the flag of a field of a TraceRequest.
+// traceFlag is the flag of a field of a TraceRequest or CaptureRequest.
 func traceFlag(field string) string {
 	for name, flag := range map[string]string{
-		"probe.edge": "--from", "probe.protocol": "--protocol", "probe.source": "--source", "probe.destination": "--destination",
+		"probe.edge": "--from", "probe.protocol": "--protocol", "probe.source": "--source", "probe.destination": "--destination", "probe.vlan": "--vlan",
 		"probe.sourcePort": "--source-port", "probe.destinationPort": "--destination-port",
 		"match.protocols": "--protocol", "match.sourcePrefixes": "--source", "match.destinationPrefixes": "--destination",
 		"match.sourcePorts": "--source-port", "match.destinationPorts": "--destination-port",
-		"durationMs": "--duration", "limit": "--limit",
+		"durationMs": "--duration", "limit": "--limit", "snapLength": "--snap-length", "chain": "--chain",
 	} {
 		if field == name || strings.HasPrefix(field, name+"[") {
 			return flag
@@ -94,8 +94,8 @@ func traceFlag(field string) string {
 	return field
 }
 
-// wrongFlags is an error of Trace; where fields are at fault, it is about their flags.
-func wrongFlags(err error, done string) error {
+// wrongFlags is an error of a command that follows or captures packets; where fields are at fault, it is about their flags.
+func wrongFlags(command string, err error, done string) error {
 	var found []chain.Finding
 	for _, v := range violations(err) {
 		found = append(found, chain.Finding{Field: traceFlag(v.Field), Description: v.Description, Fix: v.Fix})
@@ -103,14 +103,14 @@ func wrongFlags(err error, done string) error {
 	if len(found) == 0 {
 		return plain(err)
 	}
-	return traceMistakes(found, done)
+	return mistakesOf(command, found, done)
 }
 
-// traceMistakes is the error of a wrong call: every mistake on a line of its own.
-func traceMistakes(found []chain.Finding, done string) error {
+// mistakesOf is the error of a wrong call of a command: every mistake on a line of its own.
+func mistakesOf(command string, found []chain.Finding, done string) error {
 	lines := make([]string, len(found))
 	for i, one := range found {
 		lines[i] = one.String()
 	}
-	return usageError{fmt.Errorf("trace: %s, nothing was %s\n%s", countMistakes(len(lines)), done, strings.Join(lines, "\n"))}
+	return usageError{fmt.Errorf("%s: %s, nothing was %s\n%s", command, countMistakes(len(lines)), done, strings.Join(lines, "\n"))}
 }

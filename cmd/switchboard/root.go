@@ -21,7 +21,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(newVersionCommand(), newLabCommand())
 	root.AddCommand(newSiteCommand(), newVnfCommand(), newGlobalCommand(), newAuthorityCommand(), newEnrolCommand())
 	root.AddCommand(newApplyCommand(), newGetCommand(), newDescribeCommand(), newDeleteCommand(), newWaitCommand(), newEventsCommand(),
-		newTraceCommand(), newTopCommand())
+		newTraceCommand(), newCaptureCommand(), newTopCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	group(root)
 	root.InitDefaultCompletionCmd()

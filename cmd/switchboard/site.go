@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +22,8 @@ func newSiteCommand() *cobra.Command {
 		Use:   "site --config FILE",
 		Short: "Run a site: message bus, Local Switchboard, edge controller and VNF agents",
 		Long: "Runs everything of the control plane that a site needs, in one process. Forwarders and VNF instances go on\n" +
-			"without it: it can be stopped and started at any moment.",
+			"without it: it can be stopped and started at any moment. SIGHUP makes it read forwarders and edgeInterfaces of the\n" +
+			"configuration again.",
 		Args: usageArgs(cobra.NoArgs),
 		RunE: func(command *cobra.Command, _ []string) error {
 			config, err := site.LoadConfig(configFile)
@@ -31,7 +34,7 @@ func newSiteCommand() *cobra.Command {
 			if err != nil {
 				return usageError{err}
 			}
-			return runSite(command.Context(), config, log, readyFile)
+			return runSite(command.Context(), configFile, config, log, readyFile)
 		},
 	}
 	command.Flags().StringVar(&configFile, "config", "", "the site's configuration, a YAML file")
@@ -50,16 +53,14 @@ func newLogger(level string) (*slog.Logger, error) {
 }
 
 // runSite runs a site until ctx ends.
-func runSite(ctx context.Context, config *site.Config, log *slog.Logger, readyFile string) error {
+func runSite(ctx context.Context, file string, config *site.Config, log *slog.Logger, readyFile string) error {
 	server, err := startSiteServer(ctx, config, log)
 	if err != nil {
 		return err
 	}
 	defer server.Close()
-	for _, f := range config.Forwarders {
-		if _, err := server.WriteCredentials(bus.KindForwarder, f.Name); err != nil {
-			return err
-		}
+	if err := writeForwarderCredentials(server, config); err != nil {
+		return err
 	}
 	connection, err := bus.Connect(ctx, bus.ConnectConfig{Site: config.Site, Agent: "local-switchboard", URL: server.LocalURL(),
 		CredentialsFile: server.CredentialsFile(bus.KindController, "default"), Logger: log})
@@ -68,7 +69,46 @@ func runSite(ctx context.Context, config *site.Config, log *slog.Logger, readyFi
 	}
 	defer connection.Close()
 	local := site.New(config, connection, log, func() { announceReady(log, readyFile) })
+	changed := make(chan os.Signal, 1)
+	signal.Notify(changed, syscall.SIGHUP)
+	defer signal.Stop(changed)
+	go func() {
+		for {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+			if err := reloadSite(ctx, file, server, local); err != nil {
+				log.Error("the changed configuration is not taken; the one before stays", "error", err)
+			} else {
+				log.Info("configuration read again", "file", file)
+			}
+		}
+	}()
 	return local.Run(ctx)
+}
+
+// reloadSite takes forwarders and edge interfaces of a changed file.
+func reloadSite(ctx context.Context, file string, server *bus.Server, local *site.Switchboard) error {
+	config, err := site.LoadConfig(file)
+	if err != nil {
+		return err
+	}
+	if err := writeForwarderCredentials(server, config); err != nil {
+		return err
+	}
+	return local.Reload(ctx, config)
+}
+
+// writeForwarderCredentials writes what forwarders connect with.
+func writeForwarderCredentials(server *bus.Server, config *site.Config) error {
+	for _, f := range config.Forwarders {
+		if _, err := server.WriteCredentials(bus.KindForwarder, f.Name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func startSiteServer(ctx context.Context, config *site.Config, log *slog.Logger) (*bus.Server, error) {

@@ -23,6 +23,7 @@ type traceFlags struct {
 	// A probe's.
 	send, leave bool
 	from        string
+	vlan        uint32
 }
 
 // longestTrace is what the API takes.
@@ -49,8 +50,8 @@ func newTraceCommand() *cobra.Command {
 			if flags.send {
 				return flags.sendProbe(command, arguments)
 			}
-			if len(arguments) == 0 || flags.leave || flags.from != "" {
-				return usageError{errors.New("trace: name a chain to follow it, or use --send with --from; --leave goes with --send")}
+			if len(arguments) == 0 || flags.leave || flags.from != "" || flags.vlan != 0 {
+				return usageError{errors.New("trace: name a chain to follow it, or use --send with --from; --leave and --vlan go with --send")}
 			}
 			t, err := parseTarget([]string{"chain", arguments[0]}, flags.customer)
 			if err != nil {
@@ -63,7 +64,7 @@ func newTraceCommand() *cobra.Command {
 			answer, err := client.Trace(command.Context(), connect.NewRequest(&apiv1.TraceRequest{Customer: t.customer, Chain: t.name, Match: &flags.match,
 				DurationMs: uint32(flags.duration.Milliseconds()), Limit: flags.limit}))
 			if err != nil {
-				return wrongFlags(err, "followed")
+				return wrongFlags("trace", err, "followed")
 			}
 			return writeHops(command.OutOrStdout(), answer.Msg.Hops)
 		},
@@ -73,17 +74,24 @@ func newTraceCommand() *cobra.Command {
 	f.StringVar(&flags.customer, "customer", "", "the chain's owner")
 	f.DurationVar(&flags.duration, "duration", 3*time.Second, "how long to follow")
 	f.Uint32Var(&flags.limit, "limit", 100, "how many decisions each forwarder tells at most")
-	f.StringArrayVar(&flags.match.SourcePrefixes, "source", nil, "only packets from this prefix")
-	f.StringArrayVar(&flags.match.DestinationPrefixes, "destination", nil, "only packets to this prefix")
-	f.StringArrayVar(&flags.match.Protocols, "protocol", nil, "only this protocol")
-	f.StringArrayVar(&flags.match.SourcePorts, "source-port", nil, "only from this port or range")
+	addMatchFlags(command, &flags.match)
 	f.BoolVar(&flags.send, "send", false, "send a packet and follow it")
 	f.StringVar(&flags.from, "from", "", "with --send: the edge where the packet enters")
+	f.Uint32Var(&flags.vlan, "vlan", 0, "with --send: the packet's VLAN, at an edge with several")
 	f.BoolVar(&flags.leave, "leave", false, "with --send: let the packet leave by the egress edge")
-	f.StringArrayVar(&flags.match.DestinationPorts, "destination-port", nil, "only to this port or range")
-	completeFlag(command, "protocol", fixed("tcp", "udp", "icmp", "icmpv6"))
 	completeFlag(command, "customer", completeCustomer(&flags.clientFlags))
 	return command
+}
+
+// addMatchFlags adds the flags of a match.
+func addMatchFlags(command *cobra.Command, match *apiv1.Match) {
+	f := command.Flags()
+	f.StringArrayVar(&match.SourcePrefixes, "source", nil, "only packets from this prefix")
+	f.StringArrayVar(&match.DestinationPrefixes, "destination", nil, "only packets to this prefix")
+	f.StringArrayVar(&match.Protocols, "protocol", nil, "only this protocol")
+	f.StringArrayVar(&match.SourcePorts, "source-port", nil, "only from this port or range")
+	f.StringArrayVar(&match.DestinationPorts, "destination-port", nil, "only to this port or range")
+	completeFlag(command, "protocol", fixed("tcp", "udp", "icmp", "icmpv6"))
 }
 
 func writeHops(out io.Writer, hops []*apiv1.TraceHop) error {

@@ -26,6 +26,7 @@ type Backend interface {
 	Changes() (changed <-chan struct{}, stop func())
 	Events(kind chain.Kind, customer, name string, limit uint32) []*api.Event
 	Trace(ctx context.Context, request *api.TraceRequest) (*api.TraceResponse, error)
+	Capture(ctx context.Context, request *api.CaptureRequest, send func(*api.CaptureResponse) error) error
 	Traffic(customer, name string) []*api.ChainTraffic
 }
 
@@ -128,6 +129,11 @@ func (s *service) Trace(ctx context.Context, r *connect.Request[api.TraceRequest
 		return nil, err
 	}
 	return connect.NewResponse(response), nil
+}
+
+// Capture streams frames as ports of a site's forwarders receive and send them.
+func (s *service) Capture(ctx context.Context, r *connect.Request[api.CaptureRequest], stream *connect.ServerStream[api.CaptureResponse]) error {
+	return s.backend.Capture(ctx, r.Msg, stream.Send)
 }
 
 // GetTraffic shows present rates and counters of chains.

@@ -46,6 +46,9 @@ func (b *backend) Events(chain.Kind, string, string, uint32) []*api.Event { retu
 func (b *backend) Trace(context.Context, *api.TraceRequest) (*api.TraceResponse, error) {
 	return nil, b.fail
 }
+func (b *backend) Capture(context.Context, *api.CaptureRequest, func(*api.CaptureResponse) error) error {
+	return b.fail
+}
 func (b *backend) Traffic(string, string) []*api.ChainTraffic { return nil }
 
 const testToken = "a-token-of-the-tests"

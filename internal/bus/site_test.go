@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"testing"
@@ -12,7 +13,7 @@ import (
 )
 
 // patience bounds every wait of a test; nothing waits that long unless something is wrong.
-const patience = 20 * time.Second
+const patience = 30 * time.Second
 
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
@@ -27,15 +28,19 @@ func quiet() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// freeAddress is a loopback address that nothing listens on at this moment.
+// freeAddress is a loopback address that nothing listens on at this moment. It is below the ports that the kernel gives to
+// connections, any of which could take it before the server does.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		address := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000))
+		if l, err := net.Listen("tcp", address); err == nil {
+			l.Close()
+			return address
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no free port")
+	return ""
 }
 
 // testSite is one site's server with an agent's connection; it can be stopped and started again.

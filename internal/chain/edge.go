@@ -14,7 +14,9 @@ type EdgeSpec struct {
 	What      string
 	Site      SiteName
 	Interface string
-	Vlan      uint32
+	// Vlan is the one identifier of an edge of kind VLAN, Vlans are those of a trunk.
+	Vlan  uint32
+	Vlans []uint16
 	// Prefixes are behind the edge.
 	Prefixes []netip.Prefix
 	// Gateways are the forwarder's addresses on the edge's network.
@@ -29,6 +31,7 @@ const (
 	maximumInterfaceName = 15 // IFNAMSIZ less the closing zero
 	minimumMTU           = 576
 	maximumMTU           = 9600
+	maximumVlans         = 256 // each is an edge instance of its own at the forwarder
 )
 
 // Kind is KindEdge.
@@ -71,10 +74,47 @@ func (e EdgeSpec) checkInterface(f *Findings) {
 		f.Add("spec.interface", fmt.Sprintf("%q is no name of an interface", e.Interface), "write one without blanks, slashes and colons, for example lan0")
 	}
 	switch {
-	case e.What == "vlan" && (e.Vlan < 1 || e.Vlan > 4094):
-		f.Add("spec.vlan", fmt.Sprintf("%d is no VLAN identifier", e.Vlan), "write 1 to 4094")
+	case e.What == "vlan" && len(e.Vlans) > 0 && e.Vlan != 0:
+		f.Add("spec.vlan", "is given beside vlans", "write one of them: vlan for one identifier, vlans for a trunk of several")
+	case e.What == "vlan" && len(e.Vlans) == 0 && (e.Vlan < 1 || e.Vlan > lastVlan):
+		f.Add("spec.vlan", fmt.Sprintf("%d is no VLAN identifier", e.Vlan), "write 1 to 4094, or vlans for a trunk of several")
 	case e.What != "vlan" && e.What != "" && e.Vlan != 0:
 		f.Add("spec.vlan", fmt.Sprintf("an edge of kind %s has no VLAN", e.What), "remove the field or write kind: vlan")
+	case e.What != "vlan" && e.What != "" && len(e.Vlans) > 0:
+		f.Add("spec.vlans", fmt.Sprintf("an edge of kind %s has no VLANs", e.What), "remove the field or write kind: vlan")
+	case len(e.Vlans) > maximumVlans:
+		f.Add("spec.vlans", fmt.Sprintf("%d VLANs", len(e.Vlans)), fmt.Sprintf("an edge has at most %d; make several edges", maximumVlans))
+	}
+	twice(f, "spec.vlans", e.Vlans)
+}
+
+// Tags are the VLAN identifiers of the edge, none where its frames are untagged.
+func (e EdgeSpec) Tags() []uint16 {
+	if e.Vlan != 0 {
+		return []uint16{uint16(e.Vlan)}
+	}
+	return e.Vlans
+}
+
+// sharedTag finds a VLAN that two edges have, 0 where both are untagged.
+func (e EdgeSpec) sharedTag(o EdgeSpec) (tag uint16, shared bool) {
+	mine, theirs := e.Tags(), o.Tags()
+	if len(mine) == 0 && len(theirs) == 0 {
+		return 0, true
+	}
+	at := slices.IndexFunc(mine, func(v uint16) bool { return slices.Contains(theirs, v) })
+	if at < 0 {
+		return 0, false
+	}
+	return mine[at], true
+}
+
+// twice refuses VLANs that stand in a list again.
+func twice(f *Findings, field string, vlans []uint16) {
+	for i, v := range vlans {
+		if v != 0 && slices.Contains(vlans[:i], v) {
+			f.Add(fmt.Sprintf("%s[%d]", field, i), fmt.Sprintf("%d is already in this list", v), "write each VLAN once")
+		}
 	}
 }
 

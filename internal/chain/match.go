@@ -7,11 +7,13 @@ import (
 	"strings"
 )
 
-// Match selects packets; an empty field matches everything.
+// Match is a set of packets: the product of its fields, an empty field standing for everything.
 type Match struct {
 	Sources, Destinations         []netip.Prefix
 	Protocols                     []uint8
 	SourcePorts, DestinationPorts []PortRange
+	// Vlans are the IEEE 802.1Q identifiers that packets bear as they enter.
+	Vlans []uint16
 }
 
 // PortRange is inclusive.
@@ -29,6 +31,18 @@ func ParseProtocol(f *Findings, field, text string) uint8 {
 		f.Add(field, fmt.Sprintf("%q is no protocol", text), "write tcp, udp, icmp, icmpv6 or a number from 0 to 255")
 	}
 	return uint8(n)
+}
+
+// lastVlan is the highest IEEE 802.1Q identifier that is not reserved.
+const lastVlan = 4094
+
+// ParseVlan checks an IEEE 802.1Q identifier.
+func ParseVlan(f *Findings, field string, vlan uint32) uint16 {
+	if vlan < 1 || vlan > lastVlan {
+		f.Add(field, fmt.Sprintf("%d is no VLAN identifier", vlan), "write 1 to 4094")
+		return 0
+	}
+	return uint16(vlan)
 }
 
 // ParsePorts reads "80" or "8000-8080".
@@ -49,6 +63,7 @@ func ParsePorts(f *Findings, field, text string) PortRange {
 }
 
 func (m Match) check(f *Findings, field string) {
+	twice(f, field+".vlans", m.Vlans)
 	oneFamily := func(a, b []netip.Prefix) bool {
 		for _, p := range a {
 			for _, q := range b {

@@ -10,7 +10,7 @@ import (
 type VnfSpec struct {
 	LoadPerMbps float64
 	Options     []Option
-	// Attachment is "gateway" or "transparent".
+	// Attachment is one of those that the driver makes.
 	Attachment string
 	Driver     string
 	// ControllerSite is where the service's controller answers.
@@ -28,15 +28,25 @@ type Option struct {
 }
 
 // Drivers are what makes and configures instances.
-var Drivers = []string{"nftables-firewall", "nftables-nat", "bridge-filter"}
+var Drivers = []string{"nftables-firewall", "nftables-nat", "bridge-filter", "program"}
+
+// driverAttachments are how each driver's instances may be attached.
+var driverAttachments = map[string][]string{
+	"nftables-firewall": {"gateway"}, "nftables-nat": {"gateway"}, "bridge-filter": {"transparent"},
+	"program": {"label-aware-mpls", "label-aware-nsh"},
+}
 
 // Kind is KindVnf.
 func (VnfSpec) Kind() Kind { return KindVnf }
 
 func (v VnfSpec) check(f *Findings) {
 	f.atLeastZero("spec.loadPerMbps", v.LoadPerMbps)
-	if v.Attachment == "" {
-		f.Add("spec.attachment", "is missing", "write gateway or transparent")
+	switch possible := driverAttachments[v.Driver]; {
+	case v.Attachment == "":
+		f.Add("spec.attachment", "is missing", "write gateway or transparent, or for a program label-aware-mpls or label-aware-nsh")
+	case len(possible) > 0 && !slices.Contains(possible, v.Attachment):
+		f.Add("spec.attachment", fmt.Sprintf("the driver %s makes no instances of attachment %s", v.Driver, v.Attachment),
+			"write "+strings.Join(possible, " or "))
 	}
 	switch {
 	case v.Driver == "":

@@ -140,8 +140,8 @@ func (w World) checkEdge(key Key, e EdgeSpec, f *Findings) {
 		if other == key || o.Site != e.Site {
 			continue
 		}
-		if o.Interface == e.Interface && o.Vlan == e.Vlan && e.Interface != "" {
-			f.Add("spec.interface", fmt.Sprintf("edge %s has interface %q with VLAN %d at site %q", other.Path(), e.Interface, e.Vlan, e.Site),
+		if tag, shared := e.sharedTag(o); shared && o.Interface == e.Interface && e.Interface != "" {
+			f.Add("spec.interface", fmt.Sprintf("edge %s has interface %q with VLAN %d at site %q", other.Path(), e.Interface, tag, e.Site),
 				"give each edge an interface or VLAN of its own")
 		}
 		if o.What == "internet" && e.What == "internet" {
@@ -171,6 +171,13 @@ func (w World) checkChain(key Key, c ChainSpec, f *Findings) {
 		}
 	}
 	w.checkEgressSites(egress, f)
+	w.checkVlans(c, ingress, f)
+	for i, key := range egress {
+		if e, ok := w[key].Spec.(EdgeSpec); ok && len(e.Vlans) > 0 {
+			f.Add(fmt.Sprintf("spec.egress.edges[%d]", i), fmt.Sprintf("edge %s has several VLANs, and nothing says which packets leave by", key.Path()),
+				"name an edge with one VLAN (vlan instead of vlans)")
+		}
+	}
 	for i, use := range c.Vnfs {
 		if use.Vnf == "" {
 			continue
@@ -198,6 +205,31 @@ func (w World) checkChainEdges(key Key, field string, names []string, f *Finding
 		keys[i] = edge
 	}
 	return keys
+}
+
+// checkVlans refuses a match on VLANs that an ingress edge has none of, and VLANs that no ingress edge has.
+func (w World) checkVlans(c ChainSpec, ingress []Key, f *Findings) {
+	if len(c.Match.Vlans) == 0 {
+		return
+	}
+	var carried []uint16
+	for i, key := range ingress {
+		e, known := w[key].Spec.(EdgeSpec)
+		if !known {
+			return // it is refused already
+		}
+		if carried = append(carried, e.Tags()...); !slices.ContainsFunc(e.Tags(), func(v uint16) bool { return c.Match.Bears(uint32(v)) }) {
+			f.Add(fmt.Sprintf("spec.ingress.edges[%d]", i), fmt.Sprintf("edge %s carries none of the VLANs of the match", key.Path()),
+				"name an edge of kind vlan that does, or correct spec.ingress.match.vlans")
+			return
+		}
+	}
+	for i, v := range c.Match.Vlans {
+		if v != 0 && !slices.Contains(carried, v) {
+			f.Add(fmt.Sprintf("spec.ingress.match.vlans[%d]", i), fmt.Sprintf("no ingress edge carries VLAN %d", v),
+				fmt.Sprintf("write one of %v, or add it to the vlans of an edge", carried))
+		}
+	}
 }
 
 // checkEgressSites refuses egress sites that share some destinations and not others. Sites with the same destinations are

@@ -1,3 +1,5 @@
+// Package edge is the edge service of a site: which packets enter which chain. Its controller guards the classifiers of
+// the site's edges in two-phase commit.
 package edge
 
 import (
@@ -5,11 +7,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	"github.com/switchboard-project/switchboard/internal/bus"
+	"github.com/switchboard-project/switchboard/internal/chain"
 	"github.com/switchboard-project/switchboard/internal/fault"
+	"github.com/switchboard-project/switchboard/internal/matches"
 	"github.com/switchboard-project/switchboard/internal/participant"
 )
 
@@ -22,7 +27,9 @@ type Status struct {
 	Customer string
 	// Prefixes are those behind it, as CIDR; none: any.
 	Prefixes []string
-	Up       bool
+	// Vlans are the IEEE 802.1Q identifiers of its frames; none: they bear no tag.
+	Vlans []uint32
+	Up    bool
 	// Reason says why it is not up.
 	Reason string
 	// ForwarderAway says that nothing but its forwarder is missing. That one holds its place: a chain is agreed to, and
@@ -80,14 +87,18 @@ func (c *Controller) refusal(request *control.Prepare, binding *control.EdgeBind
 	case !status.Up && !status.ForwarderAway:
 		return "is down: " + status.Reason
 	}
-	match, err := ParseMatch(binding.Match)
-	if err != nil {
-		return "match." + err.Error()
+	f := &chain.Findings{}
+	match := matches.Parse("match.", binding.Match, f)
+	if len(f.All) > 0 {
+		return f.All[0].String()
 	}
 	if binding.Ingress {
 		if _, any := match.From(status.Prefixes); !any {
 			return fmt.Sprintf("match.sourcePrefixes: none of %s lies behind the edge, which has %s; correct one or the other",
 				strings.Join(match.SourceStrings(), ", "), strings.Join(status.Prefixes, ", "))
+		}
+		if len(match.Vlans) > 0 && !slices.ContainsFunc(status.Vlans, match.Bears) {
+			return fmt.Sprintf("match.vlans: none of %v is the edge's, which has %v; correct one or the other", match.Vlans, status.Vlans)
 		}
 		return conflict(request, binding, match, held)
 	}
@@ -96,7 +107,7 @@ func (c *Controller) refusal(request *control.Prepare, binding *control.EdgeBind
 
 // conflict finds a chain whose packets at the same ingress edge could not be told from the requested ones: matches may
 // lie within each other, the narrower comes first; they may not be equal or cross.
-func conflict(request *control.Prepare, binding *control.EdgeBinding, match Match, held []*control.Prepare) string {
+func conflict(request *control.Prepare, binding *control.EdgeBinding, match chain.Match, held []*control.Prepare) string {
 	for _, other := range held {
 		if other.Customer == request.Customer && other.Chain == request.Chain {
 			continue // another version: classifiers are of the newest
@@ -105,7 +116,7 @@ func conflict(request *control.Prepare, binding *control.EdgeBinding, match Matc
 			if !b.Ingress || b.Edge != binding.Edge || b.EdgeCustomer != binding.EdgeCustomer {
 				continue
 			}
-			theirs := MatchOf(b.Match)
+			theirs := matches.Of(b.Match)
 			if !match.Overlaps(theirs) || match.Contains(theirs) != theirs.Contains(match) {
 				continue
 			}

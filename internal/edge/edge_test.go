@@ -1,7 +1,6 @@
 package edge
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 
@@ -20,11 +19,14 @@ func asks(customer, chain string, edges ...*control.EdgeBinding) *control.Prepar
 func TestEdgesAreGrantedToTheirCustomers(t *testing.T) {
 	c := &Controller{site: "office", look: func(customer, name string) (Status, bool) {
 		s, ok := map[string]Status{"acme/lan": {Customer: "acme", Up: true, Prefixes: []string{"10.1.0.0/24"}}, "acme/dead": {Customer: "acme", Reason: "no carrier"},
-			"/inet": {Up: true}}[customer+"/"+name]
+			"acme/trunk": {Customer: "acme", Up: true, Vlans: []uint32{20, 30}},
+			"/inet":      {Up: true}}[customer+"/"+name]
 		return s, ok
 	}}
 	port80 := &api.Match{DestinationPorts: []string{"80"}, Protocols: []string{"tcp"}}
-	held := []*control.Prepare{asks("acme", "web", binding("lan", "acme", port80)),
+	vlan := func(vlans ...uint32) *api.Match { return &api.Match{Vlans: vlans, Protocols: []string{"tcp"}} }
+	held := []*control.Prepare{asks("acme", "voice", binding("trunk", "acme", vlan(20))),
+		asks("acme", "web", binding("lan", "acme", port80)),
 		asks("umbra", "all", binding("inet", "", &api.Match{SourcePrefixes: []string{"10.1.0.0/16"}}))}
 	for _, test := range []struct {
 		name    string
@@ -46,9 +48,17 @@ func TestEdgesAreGrantedToTheirCustomers(t *testing.T) {
 			"the match equals that of chain umbra/all"},
 		{"another version of the chain", asks("acme", "web", binding("lan", "acme", port80)), ""},
 		{"unreadable", asks("acme", "mail", binding("lan", "acme", &api.Match{DestinationPorts: []string{"http"}})),
-			`match.destinationPorts[0]: "http" is no port or range; write 80 or 8000-8080`},
+			`match.destinationPorts[0]: "http" is no port or range of ports; write "80" or "8000-8080"`},
 		{"from elsewhere", asks("acme", "mail", binding("lan", "acme", &api.Match{SourcePrefixes: []string{"10.2.0.0/16", "10.3.0.0/16"}})),
 			"match.sourcePrefixes: none of 10.2.0.0/16, 10.3.0.0/16 lies behind the edge, which has 10.1.0.0/24; correct one or the other"},
+		{"another VLAN", asks("acme", "guests", binding("trunk", "acme", vlan(30))), ""},
+		{"all its VLANs", asks("acme", "rest", binding("trunk", "acme", &api.Match{})), ""},
+		{"the same VLAN", asks("acme", "guests", binding("trunk", "acme", vlan(20))), "the match equals that of chain acme/voice"},
+		{"the VLAN, crossing", asks("acme", "guests", binding("trunk", "acme", &api.Match{Vlans: []uint32{20}, DestinationPorts: []string{"80"}})),
+			"the match crosses that of chain acme/voice"},
+		{"a VLAN it has not", asks("acme", "guests", binding("trunk", "acme", vlan(40))), "match.vlans: none of [40] is the edge's, which has [20 30]"},
+		{"a VLAN of an edge without", asks("acme", "guests", binding("lan", "acme", vlan(20))), "match.vlans: none of [20] is the edge's, which has []"},
+		{"no VLAN at all", asks("acme", "guests", binding("trunk", "acme", vlan(0))), "match.vlans[0]: 0 is no VLAN identifier; write 1 to 4094"},
 		{"the second of two", asks("acme", "mail", binding("lan", "acme", &api.Match{Protocols: []string{"udp"}}), binding("wan", "acme", nil)),
 			"edges[1]: edge acme/wan"},
 	} {
@@ -61,111 +71,5 @@ func TestEdgesAreGrantedToTheirCustomers(t *testing.T) {
 				t.Errorf("got %v, want a rejection with %q", rejection, test.reason)
 			}
 		})
-	}
-}
-
-func TestMatchesSayWhatIsWrong(t *testing.T) {
-	for _, test := range []struct {
-		match *api.Match
-		want  string
-	}{
-		{&api.Match{SourcePrefixes: []string{"10.1.0.0/24", "10.1"}}, `sourcePrefixes[1]: "10.1" is no prefix; write for example 10.1.0.0/24`},
-		{&api.Match{DestinationPrefixes: []string{"::/200"}}, `destinationPrefixes[0]: "::/200" is no prefix`},
-		{&api.Match{Protocols: []string{"tcp", "256"}}, `protocols[1]: "256" is no protocol`},
-		{&api.Match{SourcePorts: []string{"90-80"}}, `sourcePorts[0]: "90-80" is no port or range`},
-		{&api.Match{DestinationPorts: []string{"70000"}}, `destinationPorts[0]: "70000" is no port or range`},
-	} {
-		if _, err := ParseMatch(test.match); err == nil || !strings.HasPrefix(err.Error(), test.want) {
-			t.Errorf("%v: %v, want %s", test.match, err, test.want)
-		}
-	}
-}
-
-func match(t *testing.T, m *api.Match) Match {
-	t.Helper()
-	parsed, err := ParseMatch(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
-}
-
-func TestNarrowerMatchesComeFirst(t *testing.T) {
-	all := match(t, &api.Match{})
-	tcp := match(t, &api.Match{Protocols: []string{"tcp"}})
-	web := match(t, &api.Match{Protocols: []string{"6"}, DestinationPorts: []string{"80", "8000-8080"}})
-	lan := match(t, &api.Match{SourcePrefixes: []string{"10.1.0.0/24"}})
-	got := MostSpecificFirst([]Match{all, tcp, lan, web}, func(m Match) Match { return m })
-	if want := []Match{lan, web, tcp, all}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
-
-func TestOverlapNeedsEveryField(t *testing.T) {
-	a := match(t, &api.Match{SourcePrefixes: []string{"10.1.0.0/16"}, DestinationPorts: []string{"80-90"}})
-	for text, other := range map[string]struct {
-		m    *api.Match
-		want bool
-	}{
-		"inside":          {&api.Match{SourcePrefixes: []string{"10.1.2.0/24"}, DestinationPorts: []string{"85"}}, true},
-		"other port":      {&api.Match{SourcePrefixes: []string{"10.1.2.0/24"}, DestinationPorts: []string{"91"}}, false},
-		"other prefix":    {&api.Match{SourcePrefixes: []string{"10.2.0.0/16"}}, false},
-		"other family":    {&api.Match{SourcePrefixes: []string{"::/0"}}, false},
-		"everything":      {&api.Match{}, true},
-		"touching ranges": {&api.Match{DestinationPorts: []string{"90-100"}}, true},
-	} {
-		b := match(t, other.m)
-		if a.Overlaps(b) != other.want || b.Overlaps(a) != other.want {
-			t.Errorf("%s: overlap %v, want %v", text, a.Overlaps(b), other.want)
-		}
-	}
-}
-
-func TestAnEdgeNarrowsAMatchToWhatIsBehindIt(t *testing.T) {
-	for _, test := range []struct{ match, behind, want, joined []string }{
-		{nil, []string{"10.9.0.0/24"}, []string{"10.9.0.0/24"}, []string{"10.9.0.0/24"}},
-		{[]string{"10.0.0.0/8"}, []string{"10.9.0.0/24", "10.8.0.0/24"}, []string{"10.9.0.0/24", "10.8.0.0/24"}, []string{"10.9.0.0/24", "10.8.0.0/24"}},
-		{[]string{"10.9.0.7/32", "2001:db8::/64"}, []string{"10.9.0.0/24"}, []string{"10.9.0.7/32"}, []string{"10.9.0.7/32"}},
-		{[]string{"10.1.0.0/24"}, nil, []string{"10.1.0.0/24"}, []string{"10.1.0.0/24"}},
-		{[]string{"10.1.0.0/24"}, []string{"10.9.0.0/24"}, nil, []string{"10.9.0.0/24"}},
-	} {
-		m := match(t, &api.Match{SourcePrefixes: test.match})
-		got, any := m.From(test.behind)
-		if !reflect.DeepEqual(got.SourceStrings(), test.want) || any != (len(test.want) > 0) {
-			t.Errorf("%v from %v: %v, %v", test.match, test.behind, got.SourceStrings(), any)
-		}
-		if joined := m.FromJoined(test.behind).SourceStrings(); !reflect.DeepEqual(joined, test.joined) {
-			t.Errorf("%v from %v that joined: %v", test.match, test.behind, joined)
-		}
-	}
-}
-
-// Users behind an edge can be a chain's only where the match, both ends and the protocol have a family in common.
-func TestJoiningNeedsAFamilyInCommon(t *testing.T) {
-	v4, v6, both := []string{"10.9.0.0/24"}, []string{"2001:db8:9::/48"}, []string{"10.9.0.0/24", "2001:db8:9::/48"}
-	internet4, internet := []string{"0.0.0.0/0"}, []string{"0.0.0.0/0", "::/0"}
-	for name, c := range map[string]struct {
-		match    *api.Match
-		from, to []string
-		want     bool
-	}{
-		"everything":                          {&api.Match{}, v4, internet, true},
-		"IPv6 destinations":                   {&api.Match{DestinationPrefixes: []string{"::/0"}}, v4, internet, false},
-		"IPv6 destinations, both families":    {&api.Match{DestinationPrefixes: []string{"::/0"}}, both, internet, true},
-		"IPv6 users, egress without":          {&api.Match{}, v6, internet4, false},
-		"match of both, no family in common":  {&api.Match{DestinationPrefixes: []string{"::/0", "192.0.2.0/24"}}, v4, v6, false},
-		"destinations not behind the egress":  {&api.Match{DestinationPrefixes: []string{"192.0.2.0/24"}}, v4, []string{"198.51.100.0/24"}, false},
-		"planned users of the other family":   {&api.Match{SourcePrefixes: v6}, v4, internet, false},
-		"other planned users":                 {&api.Match{SourcePrefixes: []string{"10.1.0.0/24"}}, v4, internet, true},
-		"ICMPv6 from IPv4 users":              {&api.Match{Protocols: []string{"icmpv6"}}, v4, internet, false},
-		"ICMP or TCP from IPv6 users":         {&api.Match{Protocols: []string{"icmp", "tcp"}}, v6, internet, true},
-		"an edge that names no prefixes":      {&api.Match{DestinationPrefixes: []string{"::/0"}}, nil, internet, true},
-		"an egress that takes all":            {&api.Match{DestinationPrefixes: []string{"::/0"}}, v6, nil, true},
-		"no prefix, which nobody sends from":  {&api.Match{}, []string{"10.9.0.0"}, internet, false},
-		"no prefix at the egress, as nothing": {&api.Match{}, v4, []string{"all"}, false},
-	} {
-		if got := match(t, c.match).JoinedBy(c.from, c.to); got != c.want {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
 	}
 }

@@ -192,7 +192,7 @@ func TestDeletedChainLeavesNothing(t *testing.T) {
 func TestDeletedChainEndsWhenNothingPasses(t *testing.T) {
 	p := standard(t)
 	p.stop()
-	p.config.DeleteDrainLimit, p.config.DeleteIdleLimit = time.Hour, 500*time.Millisecond
+	p.config.DeleteDrainLimit, p.config.DeleteIdleLimit = time.Hour, 3*time.Second
 	p.startGlobal()
 	p.apply(webChain)
 	label := p.awaitPhase("acme", "web", active).Status.Routes[0].ChainLabel
@@ -211,7 +211,7 @@ func TestDeletedChainEndsWhenNothingPasses(t *testing.T) {
 	if err := p.g.Delete(ctx, chainKey("acme", "web")); err != nil {
 		t.Fatal(err)
 	}
-	for packets := range uint64(20) {
+	for packets := range uint64(40) {
 		pass(packets + 2)
 		time.Sleep(100 * time.Millisecond)
 	}

@@ -263,7 +263,7 @@ func expectDenied(t *testing.T, denied <-chan error, subject string) {
 		if !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), subject) {
 			t.Errorf("%s: %v", subject, err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Errorf("%s is allowed", subject)
 	}
 }

@@ -39,7 +39,7 @@ func (g *Global) sendProbe(ctx context.Context, request *api.TraceRequest) (*api
 	if len(f.All) > 0 {
 		return nil, &Invalid{f.All}
 	}
-	edge, ingress, err := g.probeEdge(request.Customer, request.Probe.Edge)
+	edge, ingress, err := g.probeEdge(request.Customer, request.Probe)
 	if err != nil {
 		return nil, err
 	}
@@ -77,9 +77,11 @@ func (g *Global) sendProbe(ctx context.Context, request *api.TraceRequest) (*api
 	return response, nil
 }
 
-// probeEdge finds an edge, the customer's or a shared one, and the forwarder that has it open.
-func (g *Global) probeEdge(customer, name string) (id string, at forwarderPlace, err error) {
+// probeEdge finds a probe's edge, the customer's or a shared one, and the forwarder that has it open. At a trunk it is the edge instance
+// of the probe's VLAN.
+func (g *Global) probeEdge(customer string, probe *api.Probe) (id string, at forwarderPlace, err error) {
 	var spec *api.EdgeSpec
+	name := probe.Edge
 	g.mu.Lock()
 	for _, of := range []string{customer, ""} {
 		key := chain.Key{Kind: chain.KindEdge, Customer: chain.CustomerName(of), Name: name}
@@ -90,6 +92,16 @@ func (g *Global) probeEdge(customer, name string) (id string, at forwarderPlace,
 	g.mu.Unlock()
 	if spec == nil {
 		return "", at, &Refused{NotFound, fmt.Sprintf("there is no edge %s of customer %q, nor a shared one", name, customer)}
+	}
+	switch vlans := spec.Vlans; {
+	case len(vlans) > 0 && !slices.Contains(vlans, probe.Vlan):
+		return "", at, &Invalid{[]chain.Finding{{Field: "probe.vlan", Description: fmt.Sprintf("edge %s has the VLANs %v", name, vlans),
+			Fix: "write the one that the packet bears"}}}
+	case len(vlans) > 0:
+		id = fmt.Sprintf("%s.%d", id, probe.Vlan)
+	case probe.Vlan != 0 && probe.Vlan != spec.Vlan:
+		return "", at, &Invalid{[]chain.Finding{{Field: "probe.vlan", Description: fmt.Sprintf("edge %s has not VLAN %d", name, probe.Vlan),
+			Fix: "leave it out"}}}
 	}
 	each(g.observed, func(site chain.SiteName, _ string, f *control.ForwarderRecord) {
 		if string(site) == spec.Site && f.Alive && slices.Contains(f.Edges, id) {

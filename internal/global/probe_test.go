@@ -49,6 +49,22 @@ func TestProbePacketsHaveRightChecksums(t *testing.T) {
 	}
 }
 
+// TestProbesDrawPortsThatNoConnectionHas: a port of Linux's own range may have been that of a connection a moment ago, whose
+// way the probe would take.
+func TestProbesDrawPortsThatNoConnectionHas(t *testing.T) {
+	drawn := map[uint16]bool{}
+	for range 10000 {
+		packet := parseProbe(&api.Probe{Edge: "e", Protocol: "tcp", Source: "10.1.0.10", Destination: "198.51.100.80", DestinationPort: 80}, &chain.Findings{})
+		if packet.sourcePort < 61000 {
+			t.Fatalf("drew port %d", packet.sourcePort)
+		}
+		drawn[packet.sourcePort] = true
+	}
+	if len(drawn) < 1000 {
+		t.Errorf("drew %d ports in 10000", len(drawn))
+	}
+}
+
 func TestWrongProbesAreRefusedByField(t *testing.T) {
 	right := func() *api.Probe {
 		return &api.Probe{Edge: "lan", Protocol: "tcp", Source: "10.1.0.10", Destination: "198.51.100.80", DestinationPort: 80}

@@ -14,6 +14,11 @@ import (
 // markLength is that of the mark that ends a probe.
 const markLength = 16
 
+// firstProbePort is the first that a probe may draw as its source: of the dynamic ports of RFC 6335 those above what Linux gives
+// to connections (net.ipv4.ip_local_port_range ends at 60999). A probe with the port of a connection that ended a moment ago
+// would follow that one's flow entries.
+const firstProbePort = 61000
+
 // IP protocol numbers.
 const (
 	protocolICMP   = 1
@@ -81,8 +86,8 @@ func parseProbe(p *api.Probe, f *chain.Findings) probePacket {
 		}
 		*port.into = uint16(port.value)
 	}
-	if packet.sourcePort == 0 { // the dynamic range of RFC 6335; ICMP's identifier
-		packet.sourcePort = uint16(49152 + rand.IntN(16384))
+	if packet.sourcePort == 0 { // or ICMP's identifier
+		packet.sourcePort = uint16(firstProbePort + rand.IntN(math.MaxUint16-firstProbePort+1))
 	}
 	return packet
 }

@@ -74,7 +74,7 @@ func (g *Global) siteStatus(key chain.Key) *api.SiteStatus {
 			status.Forwarders = append(status.Forwarders, &api.ForwarderStatus{Name: f.Forwarder, Address: f.Address,
 				Alive: f.Alive, FlowEntries: f.FlowEntries, DesiredGeneration: f.DesiredGeneration,
 				AppliedGeneration: f.AppliedGeneration, Drops: f.Drops,
-				LatencyP50Us: f.LatencyP50Us, LatencyP99Us: f.LatencyP99Us})
+				LatencyP50Us: f.LatencyP50Us, LatencyP99Us: f.LatencyP99Us, Leaving: f.Leaving})
 		}
 	})
 	slices.SortFunc(status.Forwarders, func(a, b *api.ForwarderStatus) int { return cmpString(a.Name, b.Name) })

@@ -16,7 +16,7 @@ import (
 	forwarder "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
 	"github.com/switchboard-project/switchboard/internal/bus"
 	"github.com/switchboard-project/switchboard/internal/chain"
-	"github.com/switchboard-project/switchboard/internal/resource"
+	"github.com/switchboard-project/switchboard/internal/matches"
 )
 
 // reachableLocked is reachable for callers inside each.
@@ -91,7 +91,10 @@ func (g *Global) Trace(ctx context.Context, request *api.TraceRequest) (*api.Tra
 		return g.sendProbe(ctx, request)
 	}
 	f := &chain.Findings{}
-	match := resource.ParseMatch("match.", request.GetMatch(), f)
+	match := matches.Parse("match.", request.GetMatch(), f)
+	if len(match.Vlans) > 0 {
+		f.Add("match.vlans", "packets bear a VLAN only as they enter at an edge", "name the chain that takes the VLAN")
+	}
 	if request.DurationMs > uint32(maximumTraceTime.Milliseconds()) {
 		f.Add("durationMs", "more than 60000", "write at most 60000")
 	}
@@ -108,7 +111,7 @@ func (g *Global) Trace(ctx context.Context, request *api.TraceRequest) (*api.Tra
 	if request.Chain != "" && !exists {
 		return nil, &Refused{NotFound, "there is no " + key.String()}
 	}
-	ask := &forwarder.TraceRequest{Match: forwarderMatch(match), BothDirections: true,
+	ask := &forwarder.TraceRequest{Match: matches.Rule(match), BothDirections: true,
 		DurationMs: cmp.Or(request.DurationMs, uint32(defaultTraceTime.Milliseconds())), Limit: cmp.Or(request.Limit, defaultTraceLimit)}
 	hops, err := g.traceEverywhere(ctx, g.liveForwarders(), ask)
 	if err != nil {
@@ -168,26 +171,6 @@ func (g *Global) traceEverywhere(ctx context.Context, places []forwarderPlace, a
 	waiting.Wait()
 	slices.SortStableFunc(hops, func(a, b *forwarder.TraceHop) int { return cmp.Compare(a.TimeUnixNs, b.TimeUnixNs) })
 	return hops, nil
-}
-
-func forwarderMatch(m chain.Match) *forwarder.Match {
-	match := &forwarder.Match{}
-	for _, p := range m.Sources {
-		match.SourcePrefixes = append(match.SourcePrefixes, p.String())
-	}
-	for _, p := range m.Destinations {
-		match.DestinationPrefixes = append(match.DestinationPrefixes, p.String())
-	}
-	for _, p := range m.Protocols {
-		match.Protocols = append(match.Protocols, uint32(p))
-	}
-	for _, r := range m.SourcePorts {
-		match.SourcePorts = append(match.SourcePorts, &forwarder.PortRange{First: uint32(r.First), Last: uint32(r.Last)})
-	}
-	for _, r := range m.DestinationPorts {
-		match.DestinationPorts = append(match.DestinationPorts, &forwarder.PortRange{First: uint32(r.First), Last: uint32(r.Last)})
-	}
-	return match
 }
 
 func apiHop(h *forwarder.TraceHop) *api.TraceHop {

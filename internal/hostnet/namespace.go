@@ -122,6 +122,13 @@ func (n *Namespace) Close() {
 	_ = n.handle.Close()
 }
 
+// Holds reports whether a process is inside the namespace.
+func (n *Namespace) Holds(pid int) bool {
+	var mine, its unix.Stat_t
+	return unix.Fstat(int(n.handle), &mine) == nil && unix.Stat(fmt.Sprintf("/proc/%d/ns/net", pid), &its) == nil &&
+		mine.Dev == its.Dev && mine.Ino == its.Ino
+}
+
 // Do runs a function on a thread inside the namespace. Goroutines that it starts run outside.
 func (n *Namespace) Do(function func() error) error {
 	return onOwnThread(func() error {

@@ -2,14 +2,17 @@ package lab
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
+	"regexp"
+	"slices"
 	"strings"
 )
 
 // reservedNames are namespaces and interfaces that the laboratory itself makes.
 var (
 	reservedNames      = []string{"underlay", "switch"}
-	reservedInterfaces = []string{"lo", WANInterface, ControlInterface}
+	reservedInterfaces = regexp.MustCompile(`^(lo|` + WANInterface + `|wan[0-9]+|` + ControlInterface + `)$`)
 )
 
 // maximumSites is bounded by the addresses of the wide area's two networks.
@@ -39,6 +42,9 @@ func (r *reader) check(laboratory *Laboratory) {
 	}
 	if laboratory.GlobalSite != "" {
 		known(line, "spec.globalSite", laboratory.GlobalSite)
+	}
+	for _, site := range slices.Sorted(maps.Keys(laboratory.Forwarders)) {
+		known(laboratory.forwardersLine, "spec.forwarders."+site, site)
 	}
 	r.checkLinks(laboratory, known)
 	for _, vnf := range laboratory.VNFs {
@@ -83,10 +89,8 @@ func (r *reader) checkHosts(laboratory *Laboratory, taken map[string]bool, known
 		if host.Interface == "" {
 			r.report(host.line, host.field+".interface", "is missing", "name the site's interface that the host is behind")
 		}
-		for _, reserved := range reservedInterfaces {
-			if host.Interface == reserved {
-				r.report(host.line, host.field+".interface", fmt.Sprintf("%q is the laboratory's own", reserved), "choose another")
-			}
+		if reservedInterfaces.MatchString(host.Interface) {
+			r.report(host.line, host.field+".interface", fmt.Sprintf("%q is the laboratory's own", host.Interface), "choose another")
 		}
 		r.checkAddresses(host)
 	}

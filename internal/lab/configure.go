@@ -13,9 +13,6 @@ import (
 	"github.com/switchboard-project/switchboard/internal/bus"
 )
 
-// forwarderName is that of each site's only forwarder.
-const forwarderName = "f1"
-
 // globalProcessName is that of the Global Switchboard in records and logs.
 const globalProcessName = "global"
 
@@ -36,7 +33,7 @@ func (s state) configure(p *plan) ([]process, error) {
 		return nil, err
 	}
 	processes := []process{{
-		Name: "underlay", Namespace: p.underlayNamespace(),
+		Name: underlayProcess, Namespace: p.underlayNamespace(),
 		Arguments: []string{programs["switchboard-underlay"], "--config", s.underlayFile(), "--status", s.underlayStatus()},
 		Forwards:  true,
 	}}
@@ -73,29 +70,53 @@ func (s state) configure(p *plan) ([]process, error) {
 	return processes, nil
 }
 
-// configureSite writes a site's file and returns its process and its forwarder's.
+// configureSite writes a site's file and returns its process and its forwarders'.
 func (s state) configureSite(p *plan, site sitePlan, programs map[string]string) ([]process, error) {
-	file := s.sitePath(site.Name, "site.yaml")
+	file := s.siteConfiguration(site.Name)
 	if err := writeYAML(file, s.siteFile(p, site)); err != nil {
 		return nil, err
 	}
-	credentials := s.credentials(site.Name, "forwarder."+forwarderName)
-	return []process{
-		{
-			Name: "site-" + site.Name, Namespace: site.Namespace,
-			Arguments: []string{programs["switchboard"], "site", "--config", file},
-		},
-		{
-			Name: "forwarder-" + site.Name, Namespace: site.Namespace,
+	processes := []process{{
+		Name: siteProcess(site.Name), Namespace: site.Namespace,
+		Arguments: []string{programs["switchboard"], "site", "--config", file},
+	}}
+	for _, f := range site.Forwarders {
+		credentials := s.credentials(site.Name, "forwarder."+f.Name)
+		one := process{
+			Name: forwarderProcess(site.Name, f.Number), Namespace: site.Namespace,
 			Arguments: []string{
-				programs["switchboard-forwarder"], "--site", site.Name, "--name", forwarderName,
-				"--credentials", credentials, "--state-directory", s.sitePath(site.Name, "forwarder-"+forwarderName),
-				"--flow-directory", s.flowTables(site.Name),
+				programs["switchboard-forwarder"], "--site", site.Name, "--name", f.Name,
+				"--credentials", credentials, "--state-directory", s.sitePath(site.Name, "forwarder-"+f.Name),
+				"--flow-directory", s.flowTables(flowDirectory(site.Name, f.Number)),
 			},
 			WaitFor: []string{credentials}, Forwards: true,
-		},
-	}, nil
+		}
+		if f.Number > 1 {
+			one.Arguments = append(one.Arguments, "--metrics", fmt.Sprintf("127.0.0.1:%d", metricsPort+f.Number-1))
+		}
+		if p.SpareForwarders {
+			one.Arguments = append(one.Arguments, "--spare")
+			spare := one
+			spare.Name += spareSuffix
+			processes = append(processes, spare)
+		}
+		processes = append(processes, one)
+	}
+	return processes, nil
 }
+
+// spareSuffix ends the name of a forwarder's second process.
+const spareSuffix = ".spare"
+
+// metricsPort is where a site's first forwarder serves metrics, on its loopback interface; the others follow.
+const metricsPort = 9470
+
+// underlayProcess is the name of the wide area's process in records and logs.
+const underlayProcess = "underlay"
+
+func (s state) siteConfiguration(site string) string { return s.sitePath(site, "site.yaml") }
+
+func siteProcess(site string) string { return "site-" + site }
 
 // globalProcess is the Global Switchboard. It lives in the namespace of its site, where the bus is, and serves the API
 // on sockets that the supervisor opened on the host.
@@ -122,7 +143,15 @@ func (s state) siteFile(p *plan, site sitePlan) any {
 	interfaces := []map[string]any{}
 	for _, segment := range p.Segments {
 		if segment.Site == site.Name {
-			interfaces = append(interfaces, map[string]any{"name": segment.Interface, "forwarder": forwarderName})
+			interfaces = append(interfaces, map[string]any{"name": segment.Interface, "forwarder": site.Interfaces[segment.Interface]})
+		}
+	}
+	forwarders := []map[string]any{}
+	for _, f := range site.Forwarders {
+		if !f.Leaving {
+			forwarders = append(forwarders, map[string]any{
+				"name": f.Name, "tunnelAddress": f.Tunnel.String(), "interface": f.Interface, "mtu": p.MTU,
+			})
 		}
 	}
 	return map[string]any{
@@ -131,11 +160,9 @@ func (s state) siteFile(p *plan, site sitePlan) any {
 			"listen": busAddress(site), "agents": "127.0.0.1:4222", "peers": peers,
 			"store": s.sitePath(site.Name, "store"), "identity": s.sitePath(site.Name, "identity"),
 		},
-		"forwarders": []map[string]any{{
-			"name": forwarderName, "tunnelAddress": site.Tunnel.String(), "interface": WANInterface, "mtu": p.MTU,
-		}},
+		"forwarders":     forwarders,
 		"edgeInterfaces": interfaces,
-		"vnf":            map[string]any{"namespacePrefix": Prefix(p.Name)},
+		"vnf":            map[string]any{"namespacePrefix": Prefix(p.Name), "programs": p.Programs},
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"regexp"
 	"sort"
 	"strings"
@@ -27,10 +28,17 @@ type Laboratory struct {
 	// Hosts are customers' machines, Servers machines on the Internet side; they differ in what runs on them.
 	Hosts, Servers []Host
 	Sites          []string
-	Links          []Link
-	VNFs           []VNF
+	// EveryForwarders is how many forwarders each site has, Forwarders how many those have that are named there; one otherwise.
+	EveryForwarders int
+	Forwarders      map[string]int
+	// SpareForwarders says that each forwarder has a second process, which takes over when the first ends.
+	SpareForwarders bool
+	Links           []Link
+	VNFs            []VNF
+	// Programs are what instances of VNFs with the driver "program" run, by VNF: a path and arguments.
+	Programs map[string][]string
 
-	line int
+	line, forwardersLine int
 }
 
 // Host is a machine behind an interface of a site.
@@ -253,8 +261,15 @@ func (r *reader) laboratory(laboratory *Laboratory, node *yaml.Node) {
 				"globalSite": func(node *yaml.Node, path string) { laboratory.GlobalSite = node.Value },
 				"api":        func(node *yaml.Node, _ string) { api = node },
 				"mtu":        func(node *yaml.Node, _ string) { mtu = node },
-				"hosts":      func(node *yaml.Node, path string) { laboratory.Hosts = r.hosts(node, path) },
-				"servers":    func(node *yaml.Node, path string) { laboratory.Servers = r.hosts(node, path) },
+				"forwarders": func(node *yaml.Node, path string) { r.forwarders(laboratory, node, path) },
+				"spareForwarders": func(node *yaml.Node, path string) {
+					if err := node.Decode(&laboratory.SpareForwarders); err != nil {
+						r.report(node.Line, path, fmt.Sprintf("%q is neither true nor false", node.Value), "write true or false")
+					}
+				},
+				"hosts":    func(node *yaml.Node, path string) { laboratory.Hosts = r.hosts(node, path) },
+				"servers":  func(node *yaml.Node, path string) { laboratory.Servers = r.hosts(node, path) },
+				"programs": func(node *yaml.Node, path string) { laboratory.Programs = r.programs(node, path) },
 			})
 		},
 	})
@@ -273,6 +288,35 @@ func (r *reader) laboratory(laboratory *Laboratory, node *yaml.Node) {
 		laboratory.MTU = int(r.number(mtu, "spec.mtu", 1280, 9000))
 	}
 	laboratory.line = node.Line
+}
+
+// programs reads a mapping of VNFs to paths with arguments.
+func (r *reader) programs(node *yaml.Node, path string) map[string][]string {
+	programs := map[string][]string{}
+	if err := node.Decode(&programs); err != nil {
+		r.report(node.Line, path, "is not a mapping of VNFs to lists of words", "write for example marker: [/usr/local/bin/marker, --quiet]")
+		return nil
+	}
+	for name, words := range programs {
+		if len(words) == 0 || !filepath.IsAbs(words[0]) {
+			r.report(node.Line, path+"."+name, fmt.Sprintf("%q begins with no absolute path", words), "write the program's whole path, then its arguments")
+		}
+	}
+	return programs
+}
+
+// forwarders reads a number for all sites, or one for each that is named.
+func (r *reader) forwarders(laboratory *Laboratory, node *yaml.Node, path string) {
+	if node.Kind != yaml.MappingNode {
+		laboratory.EveryForwarders = int(r.number(node, path, 1, maximumForwarders))
+		return
+	}
+	laboratory.Forwarders = map[string]int{}
+	laboratory.forwardersLine = node.Line
+	for index := 0; index+1 < len(node.Content); index += 2 {
+		site := node.Content[index].Value
+		laboratory.Forwarders[site] = int(r.number(node.Content[index+1], path+"."+site, 1, maximumForwarders))
+	}
 }
 
 func (r *reader) hosts(node *yaml.Node, path string) []Host {

@@ -43,7 +43,7 @@ func TestParseReadsTheExample(t *testing.T) {
 func TestParseNamesLineFieldAndFix(t *testing.T) {
 	cases := []struct{ name, from, to, want string }{
 		{"no laboratory", "kind: Laboratory", "kind: Site", "lab.yaml:1: kind: no document is of kind Laboratory"},
-		{"unknown field", "globalSite: a", "globalSite: a\n  mtus: 3", "lab.yaml:5: spec.mtus: is unknown; use one of api, globalSite, hosts, mtu, servers"},
+		{"unknown field", "globalSite: a", "globalSite: a\n  mtus: 3", "lab.yaml:5: spec.mtus: is unknown; use one of api, forwarders, globalSite, hosts, mtu, programs, servers, spareForwarders"},
 		{"repeated field", "      site: a", "      site: a\n      site: a", "lab.yaml:8: spec.hosts[0].site: is written twice; keep one"},
 		{"no global site", "  globalSite: a\n", "", "lab.yaml:1: spec.globalSite: is missing"},
 		{"global site unknown", "globalSite: a", "globalSite: c", `lab.yaml:1: spec.globalSite: there is no site "c"; use one of a, b`},
@@ -51,6 +51,11 @@ func TestParseNamesLineFieldAndFix(t *testing.T) {
 		{"long name", "name: tiny", "name: a-name-of-more-than-twenty", "lab.yaml:2: metadata.name:"},
 		{"MTU small", "globalSite: a", "globalSite: a\n  mtu: 500", "lab.yaml:5: spec.mtu: 500 is out of range; write 1280 to 9000"},
 		{"MTU no number", "globalSite: a", "globalSite: a\n  mtu: big", `lab.yaml:5: spec.mtu: "big" is no number`},
+		{"forwarders no number", "globalSite: a", "globalSite: a\n  forwarders: many", `lab.yaml:5: spec.forwarders: "many" is no number; write 1 to 200`},
+		{"no forwarder", "globalSite: a", "globalSite: a\n  forwarders: {a: 0}", `lab.yaml:5: spec.forwarders.a: 0 is out of range; write 1 to 200`},
+		{"forwarders nowhere", "globalSite: a", "globalSite: a\n  forwarders: {c: 2}", `lab.yaml:5: spec.forwarders.c: there is no site "c"; use one of a, b`},
+		{"spares", "globalSite: a", "globalSite: a\n  spareForwarders: some", `lab.yaml:5: spec.spareForwarders: "some" is neither true nor false; write true or false`},
+		{"second underlay interface taken", "lan0", "wan7", `lab.yaml:6: spec.hosts[0].interface: "wan7" is the laboratory's own`},
 		{"API address", "globalSite: a", "globalSite: a\n  api: here", `lab.yaml:5: spec.api: "here" is no address with a port; write for example 127.0.0.1:7470`},
 		{"hosts no list", "hosts:\n    - name: h", "hosts:\n      name: h", "lab.yaml:6: spec.hosts: is not a list"},
 		{"host's site", "      site: a", "      site: z", `lab.yaml:6: spec.hosts[0].site: there is no site "z"`},
@@ -122,15 +127,19 @@ func TestPlanDecidesEveryNameAndAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := newPlan(laboratory)
+	p := newPlan(laboratory, crewsOf(laboratory))
 	var text strings.Builder
 	for _, site := range p.SitePlans {
-		fmt.Fprintf(&text, "%s %s %s %s %s\n", site.Namespace, site.Tunnel, site.Control, site.WANPort, site.ControlPort)
+		fmt.Fprintf(&text, "%s %s %s", site.Namespace, site.Control, site.ControlPort)
+		for _, f := range site.Forwarders {
+			fmt.Fprintf(&text, " %s %s %s %s", f.Name, f.Interface, f.Port, f.Tunnel)
+		}
+		fmt.Fprintf(&text, " %s\n", site.Interfaces["lan0"])
 	}
 	for _, segment := range p.Segments {
 		fmt.Fprintf(&text, "%s %s: %s %s %s\n", segment.Site, segment.Interface, segment.Bridge, segment.Port, segment.Hosts[0].Port)
 	}
-	want := "tiny.a 198.18.0.1/24 198.18.1.1/24 w0 c0\ntiny.b 198.18.0.2/24 198.18.1.2/24 w1 c1\na lan0: b0 s0 h0\n"
+	want := "tiny.a 198.18.1.1/24 c0 f1 wan0 w0 198.19.0.1/16 f1\ntiny.b 198.18.1.2/24 c1 f1 wan0 w1 198.19.0.2/16 \na lan0: b0 s0 h0\n"
 	if text.String() != want {
 		t.Errorf("got\n%swant\n%s", text.String(), want)
 	}

@@ -42,7 +42,7 @@ func ensureNetwork(p *plan) error {
 	return nil
 }
 
-// ensureSite leads a site's two interfaces to the underlay.
+// ensureSite leads a site's interfaces to the underlay.
 func (n *network) ensureSite(site sitePlan) error {
 	underlay := n.open[n.underlayNamespace()]
 	// Both interfaces lead to one Ethernet. Without this the kernel answers on either for the address of the other, and the
@@ -50,9 +50,11 @@ func (n *network) ensureSite(site sitePlan) error {
 	if err := n.open[site.Namespace].SetSysctls(map[string]string{"net.ipv4.conf.all.arp_ignore": "1"}); err != nil {
 		return err
 	}
-	wan := n.frames(site.Namespace, WANInterface, n.MTU)
-	if err := ensureVeth(wan, n.frames(underlay.Name, site.WANPort, n.MTU)); err != nil {
-		return err
+	for _, f := range site.Forwarders {
+		wan := n.frames(site.Namespace, f.Interface, n.MTU)
+		if err := ensureVeth(wan, n.frames(underlay.Name, f.Port, n.MTU)); err != nil {
+			return err
+		}
 	}
 	control := n.kernel(site.Namespace, ControlInterface, n.MTU, site.Control)
 	return ensureVeth(control, n.frames(underlay.Name, site.ControlPort, n.MTU))

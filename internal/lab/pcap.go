@@ -31,21 +31,34 @@ func Capture(ctx context.Context, root, name, site string, limit int, out io.Wri
 	if err != nil {
 		return err
 	}
-	laboratory, err := ReadFile(stateOf(root, name).file())
+	s := stateOf(root, name)
+	laboratory, err := ReadFile(s.file())
 	if err != nil {
 		return err
 	}
-	p := newPlan(laboratory)
+	all, err := s.readCrews(laboratory)
+	if err != nil {
+		return err
+	}
+	p := newPlan(laboratory, all)
 	plan := p.site(site)
 	if plan == nil {
 		return fmt.Errorf("laboratory %s has no site %q: use one of %v", name, site, laboratory.Sites)
 	}
-	socket, err := openCapture(p.underlayNamespace(), plan.WANPort)
-	if err != nil {
-		return fmt.Errorf("capture at %s: %w", site, err)
+	var sockets []unix.PollFd
+	defer func() {
+		for _, socket := range sockets {
+			unix.Close(int(socket.Fd))
+		}
+	}()
+	for _, f := range plan.Forwarders {
+		socket, err := openCapture(p.underlayNamespace(), f.Port)
+		if err != nil {
+			return fmt.Errorf("capture at %s: %w", site, err)
+		}
+		sockets = append(sockets, unix.PollFd{Fd: int32(socket), Events: unix.POLLIN})
 	}
-	defer unix.Close(socket)
-	return copyFrames(ctx, socket, limit, out)
+	return copyFrames(ctx, sockets, limit, out)
 }
 
 func openCapture(namespaceName, port string) (socket int, err error) {
@@ -63,10 +76,8 @@ func openCapture(namespaceName, port string) (socket int, err error) {
 		if socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
 		}
-		timeout := unix.NsecToTimeval((100 * time.Millisecond).Nanoseconds())
 		err = errors.Join(
 			unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20),
-			unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout),
 			unix.Bind(socket, &unix.SockaddrLinklayer{Protocol: uint16(everything), Ifindex: device.Index}))
 		if err != nil {
 			unix.Close(socket)
@@ -76,7 +87,10 @@ func openCapture(namespaceName, port string) (socket int, err error) {
 	return socket, err
 }
 
-func copyFrames(ctx context.Context, socket, limit int, out io.Writer) error {
+// waitForFrames is how long a capture waits before it looks whether it is to end, in milliseconds.
+const waitForFrames = 100
+
+func copyFrames(ctx context.Context, sockets []unix.PollFd, limit int, out io.Writer) error {
 	header := binary.LittleEndian.AppendUint32(nil, pcapMagicNanoseconds)
 	header = binary.LittleEndian.AppendUint16(header, pcapVersionMajor)
 	header = binary.LittleEndian.AppendUint16(header, pcapVersionMinor)
@@ -88,17 +102,25 @@ func copyFrames(ctx context.Context, socket, limit int, out io.Writer) error {
 	}
 	frame := make([]byte, pcapSnapLength)
 	for written := 0; ctx.Err() == nil && (limit == 0 || written < limit); {
-		length, _, err := unix.Recvfrom(socket, frame, 0)
-		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
+		if _, err := unix.Poll(sockets, waitForFrames); err != nil && !errors.Is(err, unix.EINTR) {
 			return err
 		}
-		if err := writeRecord(out, time.Now(), frame[:length]); err != nil {
-			return err
+		for _, socket := range sockets {
+			if socket.Revents == 0 || limit != 0 && written == limit {
+				continue
+			}
+			length, _, err := unix.Recvfrom(int(socket.Fd), frame, unix.MSG_DONTWAIT)
+			if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if err := writeRecord(out, time.Now(), frame[:length]); err != nil {
+				return err
+			}
+			written++
 		}
-		written++
 	}
 	return nil
 }

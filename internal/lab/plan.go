@@ -9,7 +9,7 @@ import (
 
 // Interfaces of every site.
 const (
-	// WANInterface is the forwarder's: the kernel has no address on it.
+	// WANInterface is that of a site's first forwarder: the kernel has no address on it.
 	WANInterface = "wan0"
 	// ControlInterface is the kernel's, for the message bus.
 	ControlInterface = "control0"
@@ -19,7 +19,7 @@ const (
 
 // Networks of the wide area; every laboratory has them to itself. RFC 2544 sets the range aside for tests.
 var (
-	tunnelNetwork  = netip.MustParsePrefix("198.18.0.0/24")
+	tunnelNetwork  = netip.MustParsePrefix("198.19.0.0/16")
 	controlNetwork = netip.MustParsePrefix("198.18.1.0/24")
 )
 
@@ -27,10 +27,25 @@ var (
 type sitePlan struct {
 	Name      string
 	Namespace string
-	// Tunnel is the forwarder's address, Control the kernel's.
-	Tunnel, Control netip.Prefix
-	// WANPort and ControlPort are the other ends, in the underlay's namespace.
-	WANPort, ControlPort string
+	// Control is the kernel's address, ControlPort the other end of its interface, in the underlay's namespace.
+	Control     netip.Prefix
+	ControlPort string
+	// Forwarders are those that run, those that leave included.
+	Forwarders []forwarderPlan
+	// Interfaces says which forwarder drives each interface with hosts behind it.
+	Interfaces map[string]string
+}
+
+// forwarderPlan is what the laboratory makes for a forwarder.
+type forwarderPlan struct {
+	Number int
+	Name   string
+	// Interface is on the underlay, Port its other end, in the underlay's namespace.
+	Interface, Port string
+	// Tunnel is its address.
+	Tunnel netip.Prefix
+	// Leaving says that it is no longer in the site's configuration.
+	Leaving bool
 }
 
 // segment is a network of hosts behind an interface of a site.
@@ -55,14 +70,23 @@ type plan struct {
 	Segments  []*segment
 }
 
-func newPlan(laboratory *Laboratory) *plan {
+func newPlan(laboratory *Laboratory, all crews) *plan {
 	p := &plan{Laboratory: laboratory}
 	for index, site := range laboratory.Sites {
-		p.SitePlans = append(p.SitePlans, sitePlan{
+		planned := sitePlan{
 			Name: site, Namespace: laboratory.Namespace(site),
-			Tunnel: nth(tunnelNetwork, index+1), Control: nth(controlNetwork, index+1),
-			WANPort: fmt.Sprintf("w%d", index), ControlPort: fmt.Sprintf("c%d", index),
-		})
+			Control: nth(controlNetwork, index+1), ControlPort: fmt.Sprintf("c%d", index), Interfaces: map[string]string{},
+		}
+		for _, number := range all[site].Numbers {
+			planned.Forwarders = append(planned.Forwarders, newForwarderPlan(index, number, false))
+		}
+		for _, number := range all[site].Leaving {
+			planned.Forwarders = append(planned.Forwarders, newForwarderPlan(index, number, true))
+		}
+		for name, number := range all[site].Interfaces {
+			planned.Interfaces[name] = forwarderName(number)
+		}
+		p.SitePlans = append(p.SitePlans, planned)
 	}
 	bySegment := map[[2]string]*segment{}
 	for index, host := range laboratory.machines() {
@@ -78,6 +102,16 @@ func newPlan(laboratory *Laboratory) *plan {
 		bySegment[key].Hosts = append(bySegment[key].Hosts, segmentHost{host, laboratory.Namespace(host.Name), fmt.Sprintf("h%d", index)})
 	}
 	return p
+}
+
+// newForwarderPlan decides names and address of a site's forwarder. Those of the first are as if it were the only one.
+func newForwarderPlan(site, number int, leaving bool) forwarderPlan {
+	f := forwarderPlan{Number: number, Name: forwarderName(number), Interface: fmt.Sprintf("wan%d", number-1),
+		Port: fmt.Sprintf("w%d", site), Tunnel: nth(tunnelNetwork, (number-1)<<8+site+1), Leaving: leaving}
+	if number > 1 {
+		f.Port = fmt.Sprintf("w%dx%d", site, number)
+	}
+	return f
 }
 
 // Namespace is the network namespace of a site, a host, or a part of the laboratory.

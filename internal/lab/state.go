@@ -99,6 +99,7 @@ func (s state) flowTables(parts ...string) string {
 func (s state) root() string           { return filepath.Dir(s.Directory) }
 func (s state) file() string           { return s.path("laboratory.yaml") }
 func (s state) processesFile() string  { return s.path("processes.json") }
+func (s state) crewsFile() string      { return s.path("forwarders.json") }
 func (s state) underlayFile() string   { return s.path("underlay.json") }
 func (s state) underlayStatus() string { return s.path("underlay-status.json") }
 func (s state) apiSocket() string      { return s.path("api.sock") }

@@ -56,7 +56,11 @@ func Inspect(ctx context.Context, root, name string) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := newPlan(laboratory)
+	all, err := s.readCrews(laboratory)
+	if err != nil {
+		return nil, err
+	}
+	p := newPlan(laboratory, all)
 	status := &Status{Laboratory: name, Machines: Machines(name)}
 	var processes []process
 	if err := readJSON(s.processesFile(), &processes); err != nil {

@@ -49,7 +49,7 @@ func TestEndlessFileIsRefused(t *testing.T) {
 	for name, read := range map[string]func(string) error{
 		"ReadFile": func(path string) error { _, err := ReadFile(path); return err },
 		"Up": func(path string) error {
-			_, err := Up(context.Background(), t.TempDir(), path, NewProgress(func(string) {}))
+			_, err := Up(context.Background(), t.TempDir(), path, NewProgress(func(string) {}), nil)
 			return err
 		},
 	} {

@@ -69,13 +69,19 @@ func Supervise(ctx context.Context, root, name string, logger *slog.Logger) erro
 	return nil
 }
 
-// hold makes this the laboratory's only supervisor.
+// hold makes this the laboratory's only supervisor. One that was killed holds the lock until the last of its threads has ended,
+// which is after its first one is seen to be gone; so the next waits a moment.
 func (s *supervisor) hold() (*os.File, error) {
 	file, err := os.OpenFile(s.supervisorLock(), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+		if err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); err == nil || time.Since(begun) > patience {
+			break
+		}
+	}
+	if err != nil {
 		file.Close()
 		return nil, fmt.Errorf("laboratory %s has a supervisor already", s.Name)
 	}

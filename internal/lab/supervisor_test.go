@@ -53,7 +53,7 @@ func supervise(t *testing.T, root string) func() {
 // awaitRunning waits for a run of a process other than one seen before.
 func awaitRunning(t *testing.T, s state, name string, before int) processRecord {
 	t.Helper()
-	for begun := time.Now(); time.Since(begun) < 5*time.Second; time.Sleep(5 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < 30*time.Second; time.Sleep(5 * time.Millisecond) {
 		var record processRecord
 		if readJSON(s.record(name), &record) == nil && record.running() && record.PID != before {
 			return record
@@ -128,7 +128,7 @@ func TestSupervisorGivesTheListeningSocketsAndWaitsForFiles(t *testing.T) {
 	}
 	awaitRunning(t, s, "listener", 0)
 	var links []byte
-	for begun := time.Now(); time.Since(begun) < 2*time.Second && strings.Count(string(links), "socket:") < 2; time.Sleep(5 * time.Millisecond) {
+	for begun := time.Now(); time.Since(begun) < 30*time.Second && strings.Count(string(links), "socket:") < 2; time.Sleep(5 * time.Millisecond) {
 		links, _ = os.ReadFile(result)
 	}
 	if strings.Count(string(links), "socket:") != 2 {

@@ -25,7 +25,10 @@ type underlayLink struct {
 func (p *plan) underlayFile() ([]byte, error) {
 	config := underlayConfig{Ports: []underlayPort{}, Links: []underlayLink{}}
 	for _, site := range p.SitePlans {
-		config.Ports = append(config.Ports, underlayPort{site.Name, site.WANPort}, underlayPort{site.Name, site.ControlPort})
+		config.Ports = append(config.Ports, underlayPort{site.Name, site.ControlPort})
+		for _, f := range site.Forwarders {
+			config.Ports = append(config.Ports, underlayPort{site.Name, f.Port})
+		}
 	}
 	for _, link := range p.Links {
 		config.Links = append(config.Links, underlayLink{link.From, link.To, link.LatencyMS, link.RateMbps, p.MTU})

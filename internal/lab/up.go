@@ -10,13 +10,15 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // supervisorProcess is the supervisor's name in marks and logs.
 const supervisorProcess = "supervisor"
 
 // startPatience is how long processes may take to be running.
-const startPatience = 20 * time.Second
+const startPatience = time.Minute
 
 // ErrInterrupted reports that a laboratory was not brought up to its end. What is there stays, and is gone on with.
 var ErrInterrupted = errors.New("interrupted: `switchboard lab up` again goes on, `switchboard lab down` removes what is there")
@@ -33,7 +35,7 @@ type Running struct {
 }
 
 // Up brings up the laboratory of a file, or what is missing of it. Resources are not applied: that is the API's part.
-func Up(ctx context.Context, root, file string, progress *Progress) (*Running, error) {
+func Up(ctx context.Context, root, file string, progress *Progress, wait Handover) (*Running, error) {
 	text, err := ReadText(file)
 	if err != nil {
 		return nil, err
@@ -61,7 +63,25 @@ func Up(ctx context.Context, root, file string, progress *Progress) (*Running, e
 	if err := os.MkdirAll(s.path("runtime"), 0o755); err != nil {
 		return nil, err
 	}
-	p := newPlan(laboratory)
+	all, err := s.readCrews(laboratory)
+	if err != nil {
+		return nil, err
+	}
+	for _, site := range laboratory.Sites {
+		if err := all[site].resize(laboratory.ForwardersAt(site), ""); err != nil {
+			return nil, fmt.Errorf("site %s: %w", site, err)
+		}
+		all[site].drive(laboratory, site)
+	}
+	return s.build(ctx, laboratory, all, progress, wait)
+}
+
+// build brings about a laboratory with its forwarders, or what is missing of it.
+func (s state) build(ctx context.Context, laboratory *Laboratory, all crews, progress *Progress, wait Handover) (*Running, error) {
+	if err := writeJSON(s.crewsFile(), all); err != nil {
+		return nil, err
+	}
+	p := newPlan(laboratory, all)
 	if err := ensureNetwork(p); err != nil {
 		return nil, err
 	}
@@ -69,27 +89,60 @@ func Up(ctx context.Context, root, file string, progress *Progress) (*Running, e
 	if ctx.Err() != nil {
 		return nil, ErrInterrupted
 	}
-	processes, err := s.configure(p)
+	processes, err := s.configureAndRun(ctx, p)
 	if err != nil {
 		return nil, err
+	}
+	progress.Step("%d sites configured, %d processes running", len(p.Sites), processes)
+	address, err := os.ReadFile(s.apiFile())
+	if err != nil {
+		return nil, err
+	}
+	running := &Running{laboratory, string(bytes.TrimSpace(address)), s.tokenFile(), s.Directory}
+	return running, s.dismiss(ctx, running, all, progress, wait)
+}
+
+// configureAndRun writes the configuration of all processes and sees to it that they run by it; it returns how many there are.
+func (s state) configureAndRun(ctx context.Context, p *plan) (int, error) {
+	before := s.readFollowed(p)
+	processes, err := s.configure(p)
+	if err != nil {
+		return 0, err
+	}
+	// Those that run already: new forwarders wait for what their site's process writes then.
+	for process, text := range s.readFollowed(p) {
+		if old := before[process]; old != "" && old != text {
+			if err := s.signal(process, unix.SIGHUP); err != nil {
+				return 0, err
+			}
+		}
 	}
 	var made identities
 	for i := range processes {
 		processes[i].Identity = made.of(processes[i])
 	}
-	progress.Step("identities and configuration of %d sites", len(p.Sites))
 	if err := s.ensureSupervisor(processes); err != nil {
-		return nil, err
+		return 0, err
 	}
 	if err := s.waitRunning(ctx, processes); err != nil {
-		return nil, err
+		return 0, err
 	}
-	progress.Step("%d processes running", len(processes))
-	address, err := os.ReadFile(s.apiFile())
-	if err != nil {
-		return nil, err
+	return len(processes), nil
+}
+
+// readFollowed reads the files that running processes read again when told to, by their process.
+func (s state) readFollowed(p *plan) map[string]string {
+	texts := map[string]string{}
+	read := func(process, file string) {
+		if text, err := os.ReadFile(file); err == nil { // there is none before the first time
+			texts[process] = string(text)
+		}
 	}
-	return &Running{laboratory, string(bytes.TrimSpace(address)), s.tokenFile(), s.Directory}, nil
+	read(underlayProcess, s.underlayFile())
+	for _, site := range p.SitePlans {
+		read(siteProcess(site.Name), s.siteConfiguration(site.Name))
+	}
+	return texts
 }
 
 // checkSame refuses a file with another network than the laboratory that is there.

@@ -9,8 +9,6 @@ import (
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/structpb"
-
-	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 )
 
 // maximumNodes bounds the values of a file, aliases followed.
@@ -61,10 +59,6 @@ func (r *reader) unknown(member member, at string, m protoreflect.MessageDescrip
 		r.mistake(member.key.Line, at, fmt.Sprintf("is given twice, also as %s", known.JSONName()), "remove one of them")
 		return
 	}
-	if fix, elsewhere := saidElsewhere[m.FullName()][strings.ToLower(member.name)]; elsewhere {
-		r.mistake(member.key.Line, at, "there is no such field", fix)
-		return
-	}
 	names := make([]string, m.Fields().Len())
 	for i := range names {
 		names[i] = m.Fields().Get(i).JSONName()
@@ -75,14 +69,6 @@ func (r *reader) unknown(member member, at string, m protoreflect.MessageDescrip
 	}
 	r.mistake(member.key.Line, at, "there is no such field", "use "+strings.Join(names, ", "))
 }
-
-// saidElsewhere are fields, in lower case, that people look for in a message, and where what they want is said.
-var saidElsewhere = map[protoreflect.FullName]map[string]string{
-	(&api.Match{}).ProtoReflect().Descriptor().FullName(): {"vlan": vlanOfAnEdge, "vlans": vlanOfAnEdge, "vlanid": vlanOfAnEdge},
-}
-
-// vlanOfAnEdge is docs/adr/0032.
-const vlanOfAnEdge = "a VLAN is an edge of its own: apply an Edge with kind: vlan and vlan: ID, and name it in spec.ingress.edges"
 
 // closeTo reports whether a word is a known one but for one letter, or for its unit.
 func closeTo(a, b string) bool {

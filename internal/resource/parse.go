@@ -8,6 +8,7 @@ import (
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	"github.com/switchboard-project/switchboard/internal/chain"
+	"github.com/switchboard-project/switchboard/internal/matches"
 )
 
 // Parse turns a message into a domain value and reports what is wrong with it by itself. The value is usable for
@@ -76,6 +77,9 @@ func parseDeployment(d *api.VnfDeploymentSpec, f *chain.Findings) chain.Deployme
 func parseEdge(e *api.EdgeSpec, f *chain.Findings) chain.EdgeSpec {
 	spec := chain.EdgeSpec{What: Word(e.GetKind()), Site: chain.SiteName(e.GetSite()), Interface: e.GetInterface(), Vlan: e.GetVlan(),
 		Prefixes: prefixes(f, "spec.prefixes", e.GetPrefixes()), MTU: e.GetMtu()}
+	for i, vlan := range e.GetVlans() {
+		spec.Vlans = append(spec.Vlans, chain.ParseVlan(f, fmt.Sprintf("spec.vlans[%d]", i), vlan))
+	}
 	for i, text := range e.GetGatewayAddresses() {
 		p, err := netip.ParsePrefix(text)
 		switch {
@@ -110,7 +114,7 @@ func isBroadcast(p netip.Prefix) bool {
 
 func parseChain(c *api.ChainSpec, f *chain.Findings) chain.ChainSpec {
 	spec := chain.ChainSpec{
-		Ingress: c.GetIngress().GetEdges(), Match: ParseMatch("spec.ingress.match.", c.GetIngress().GetMatch(), f), FixedIngress: c.GetIngress().GetFixed(),
+		Ingress: c.GetIngress().GetEdges(), Match: matches.Parse("spec.ingress.match.", c.GetIngress().GetMatch(), f), FixedIngress: c.GetIngress().GetFixed(),
 		Egress:   c.GetEgress().GetEdges(),
 		Demand:   chain.Demand{Forward: chain.Mbps(c.GetDemand().GetForwardMbps()), Reverse: chain.Mbps(c.GetDemand().GetReverseMbps())},
 		Priority: c.GetPriority(), MaximumLatency: chain.Milliseconds(c.GetMaxLatencyMs()),
@@ -127,22 +131,6 @@ func parseUse(vnf string, options *structpb.Struct) chain.Use {
 		use.Options = options.AsMap()
 	}
 	return use
-}
-
-// ParseMatch reads a match; at is its place, with the dot behind it.
-func ParseMatch(at string, m *api.Match, f *chain.Findings) chain.Match {
-	match := chain.Match{Sources: prefixes(f, at+"sourcePrefixes", m.GetSourcePrefixes()),
-		Destinations: prefixes(f, at+"destinationPrefixes", m.GetDestinationPrefixes())}
-	for i, text := range m.GetProtocols() {
-		match.Protocols = append(match.Protocols, chain.ParseProtocol(f, fmt.Sprintf("%sprotocols[%d]", at, i), text))
-	}
-	for i, text := range m.GetSourcePorts() {
-		match.SourcePorts = append(match.SourcePorts, chain.ParsePorts(f, fmt.Sprintf("%ssourcePorts[%d]", at, i), text))
-	}
-	for i, text := range m.GetDestinationPorts() {
-		match.DestinationPorts = append(match.DestinationPorts, chain.ParsePorts(f, fmt.Sprintf("%sdestinationPorts[%d]", at, i), text))
-	}
-	return match
 }
 
 func prefixes(f *chain.Findings, field string, texts []string) []netip.Prefix {

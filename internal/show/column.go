@@ -197,10 +197,14 @@ func behaviour(r *api.Resource) string {
 
 func edgeInterface(r *api.Resource) string {
 	spec := r.GetEdge().GetSpec()
+	vlans := spec.GetVlans()
 	if spec.GetVlan() != 0 {
-		return fmt.Sprintf("%s.%d", spec.GetInterface(), spec.GetVlan())
+		vlans = []uint32{spec.GetVlan()}
 	}
-	return spec.GetInterface()
+	if len(vlans) == 0 {
+		return spec.GetInterface()
+	}
+	return spec.GetInterface() + "." + strings.ReplaceAll(strings.Trim(fmt.Sprint(vlans), "[]"), " ", ",")
 }
 
 func demand(d *api.Demand) string {

@@ -3,6 +3,7 @@ package site
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -25,7 +26,7 @@ func Compute(in Inputs) Result {
 		result.Chains[key] = Following{Revision: revisionOf(in.Chains, key), Missing: []string{problem}}
 	}
 	in.Remote = reachable(in.Remote, in.Forwarders)
-	in.Chains = records
+	in.Chains, in.Edges = records, instancesOf(in.Edges)
 	c := newComputation(&in)
 	for _, record := range records {
 		all := paths(&in, record)
@@ -68,19 +69,40 @@ type computation struct {
 	forwarders map[string][]*control.ForwarderRecord // by site
 	peerOf     map[string]*control.ForwarderRecord
 	attached   map[placeKey][]*vnf.Attachment
+	tookOver   map[string]string  // peers by those that they took over from
+	interfaces map[EdgeKey]string // of this site's edges
 }
 
 type placeKey struct{ chainLabel, egressLabel, stage uint32 }
 
 func newComputation(in *Inputs) *computation {
 	c := &computation{in: in, served: map[*control.ChainVersion][]*path{}, forwarders: map[string][]*control.ForwarderRecord{},
-		peerOf: map[string]*control.ForwarderRecord{}, attached: map[placeKey][]*vnf.Attachment{}}
+		peerOf: map[string]*control.ForwarderRecord{}, attached: map[placeKey][]*vnf.Attachment{},
+		tookOver: map[string]string{}, interfaces: map[EdgeKey]string{}}
 	for _, f := range in.Remote { // in order
 		c.forwarders[f.Site] = append(c.forwarders[f.Site], f)
 		c.peerOf[peerID(f)] = f
 	}
+	for _, f := range in.Remote {
+		for _, before := range f.TookOver {
+			if old := c.peerOf[f.Site+"/"+before]; old == nil || old.Leaving {
+				c.tookOver[f.Site+"/"+before] = peerID(f)
+			}
+		}
+	}
+	for before, now := range in.TookOver {
+		c.tookOver[in.Site+"/"+before] = in.Site + "/" + now
+	}
+	for _, e := range in.Edges {
+		if e.GetSpec().GetSite() == in.Site {
+			c.interfaces[EdgeKey{e.Customer, e.Edge}] = e.Spec.Interface
+		}
+	}
 	for i := range in.Attachments {
 		a := &in.Attachments[i]
+		if a.Kind == vnf.LabelAwareNsh && !hasNsh(in.Chains, a.Place) {
+			continue // a forwarder would refuse all of its rules
+		}
 		at := placeKey{a.ChainLabel, a.EgressLabel, a.Stage}
 		c.attached[at] = append(c.attached[at], a)
 	}
@@ -104,6 +126,7 @@ func (c *computation) ruleSet(f Forwarder) *rules.RuleSet {
 		}
 	}
 	set.Attachments = c.attachments(set)
+	set.Moved = c.moved(set, previous)
 	set.Peers = c.peers(set, previous)
 	withoutNsh(set)
 	prune(set)
@@ -146,6 +169,19 @@ func nshPaths(version *control.ChainVersion, egressLabel uint32) (forward, rever
 	return version.ChainLabel<<4 | number, (version.ChainLabel+1)<<4 | number
 }
 
+// hasNsh reports whether a place's path has service path identifiers.
+func hasNsh(chains []*control.ChainRecord, at vnf.Place) bool {
+	for _, record := range chains {
+		for _, v := range record.Versions {
+			if v.ChainLabel == at.ChainLabel {
+				forward, _ := nshPaths(v, at.EgressLabel)
+				return forward != 0
+			}
+		}
+	}
+	return false
+}
+
 // withoutNsh lets peers use labels that a path without service path identifiers leads to. They read both.
 func withoutNsh(set *rules.RuleSet) {
 	named := map[string]bool{}
@@ -153,13 +189,14 @@ func withoutNsh(set *rules.RuleSet) {
 		for _, s := range p.Stages {
 			for _, target := range slices.Concat(s.Downstream.Remote, s.Upstream.Remote) {
 				if p.NshForwardPath == 0 {
-					named[target.Peer] = true
+					site, _, _ := strings.Cut(target.Peer, "/")
+					named[site] = true
 				}
 			}
 		}
 	}
 	for _, p := range set.Peers {
-		if named[p.Id] && p.Encapsulation == rules.Encapsulation_ENCAPSULATION_VXLAN_GPE_NSH {
+		if site, _, _ := strings.Cut(p.Id, "/"); named[site] && p.Encapsulation == rules.Encapsulation_ENCAPSULATION_VXLAN_GPE_NSH {
 			p.Encapsulation = rules.Encapsulation_ENCAPSULATION_VXLAN_MPLS
 		}
 	}
@@ -198,8 +235,11 @@ func (c *computation) attachments(set *rules.RuleSet) []*rules.Attachment {
 	}
 	var all []*rules.Attachment
 	for _, a := range c.in.Attachments {
-		if named[a.ID] && a.Forwarder == set.Forwarder {
-			all = append(all, attachmentRule(a))
+		role := c.in.Visitors[Thing{Instance: a.Instance}][set.Forwarder]
+		if a.Forwarder == set.Forwarder && named[a.ID] || role.serves() && named[a.ID] || role == Preparing && a.Forwarder != set.Forwarder {
+			rule := attachmentRule(a)
+			rule.Passive = a.Forwarder != set.Forwarder && !role.takes()
+			all = append(all, rule)
 		}
 	}
 	slices.SortFunc(all, func(a, b *rules.Attachment) int { return cmp.Compare(a.Id, b.Id) })
@@ -208,7 +248,8 @@ func (c *computation) attachments(set *rules.RuleSet) []*rules.Attachment {
 
 func attachmentRule(a vnf.Attachment) *rules.Attachment {
 	kinds := map[vnf.Kind]rules.AttachmentKind{
-		vnf.Gateway: rules.AttachmentKind_ATTACHMENT_KIND_GATEWAY, vnf.Transparent: rules.AttachmentKind_ATTACHMENT_KIND_TRANSPARENT}
+		vnf.Gateway: rules.AttachmentKind_ATTACHMENT_KIND_GATEWAY, vnf.Transparent: rules.AttachmentKind_ATTACHMENT_KIND_TRANSPARENT,
+		vnf.LabelAwareMpls: rules.AttachmentKind_ATTACHMENT_KIND_LABEL_AWARE_MPLS, vnf.LabelAwareNsh: rules.AttachmentKind_ATTACHMENT_KIND_LABEL_AWARE_NSH}
 	states := map[vnf.State]rules.AttachmentState{
 		vnf.Active:   rules.AttachmentState_ATTACHMENT_STATE_ACTIVE,
 		vnf.Draining: rules.AttachmentState_ATTACHMENT_STATE_DRAINING, vnf.Dead: rules.AttachmentState_ATTACHMENT_STATE_DEAD}
@@ -230,7 +271,8 @@ func localTargets(set *rules.RuleSet) []*rules.LocalTarget {
 	return all
 }
 
-// peers are the forwarders that targets name. One whose record is gone keeps its last address, as dead.
+// peers are the forwarders that targets name, and all others of their sites: a connection may move to one of those, and packets come
+// from it at once. One whose record is gone keeps its last address, as dead.
 func (c *computation) peers(set, previous *rules.RuleSet) []*rules.Peer {
 	named := map[string]bool{}
 	for _, p := range set.Paths {
@@ -238,6 +280,20 @@ func (c *computation) peers(set, previous *rules.RuleSet) []*rules.Peer {
 			for _, target := range slices.Concat(s.Downstream.Remote, s.Upstream.Remote) {
 				named[target.Peer] = true
 			}
+		}
+	}
+	for _, m := range set.Moved {
+		named[m.To] = true
+	}
+	for id := range maps.Clone(named) {
+		site, _, _ := strings.Cut(id, "/")
+		for _, f := range c.forwarders[site] {
+			named[peerID(f)] = true
+		}
+	}
+	for _, f := range c.in.Forwarders {
+		if f.Name != set.Forwarder {
+			named[c.in.Site+"/"+f.Name] = true
 		}
 	}
 	var all []*rules.Peer
@@ -262,16 +318,18 @@ func (c *computation) peers(set, previous *rules.RuleSet) []*rules.Peer {
 // peer finds a forwarder; remembered says that only the previous rules know it.
 func (c *computation) peer(id string, previous *rules.RuleSet) (peer *rules.Peer, remembered bool) {
 	peer = &rules.Peer{Id: id, Encapsulation: c.encapsulation(id)}
+	peer.Away = c.in.Away[id]
 	if f := c.peerOf[id]; f != nil {
-		peer.Address, peer.Alive = f.Address, f.Alive
+		peer.Address, peer.Alive = f.Address, f.Alive || peer.Away
 		return peer, false
 	}
 	for _, f := range c.in.Forwarders {
 		if c.in.Site+"/"+f.Name == id {
-			peer.Address, peer.Alive = hostAddress(f.TunnelAddress), true
+			peer.Address, peer.Alive = hostAddress(f.TunnelAddress), !c.in.Dead[id]
 			return peer, false
 		}
 	}
+	peer.Away = false
 	for _, old := range previous.GetPeers() {
 		if old.Id == id {
 			peer.Address = old.Address

@@ -72,6 +72,22 @@ func TestWeightsAreShareTimesInstanceWeight(t *testing.T) {
 	n.golden(t)
 }
 
+// Two chains of one edge that differ by VLAN only, and one that takes what is left of both: each has its classifier at its VLANs'
+// edge instances. Nothing that begins at the Internet may go to a trunk, and only connections that know their VLAN leave by one of several.
+func TestChainsDifferByVlan(t *testing.T) {
+	n := office("office", "cloud")
+	n.edge("acme", "trunk", "office", api.EdgeKind_EDGE_KIND_VLAN, "10.5.0.0/24")
+	n.edges[len(n.edges)-1].Spec.Vlans = []uint32{20, 30, 40}
+	n.edge("acme", "tagged", "cloud", api.EdgeKind_EDGE_KIND_VLAN, "10.6.0.0/24")
+	n.edges[len(n.edges)-1].Spec.Vlan = 20
+	n.instance("cloud", "firewall", "fw-1", 100)
+	for label, vlans := range map[uint32][]uint32{16: {20}, 18: {30}, 20: nil} {
+		v := n.chain("acme", fmt.Sprintf("vlan-%d", label), label, []string{"firewall"}, []string{"trunk"}, []string{"inet"}, "1: office cloud cloud")
+		v.Match = &api.Match{Vlans: vlans, Protocols: []string{"tcp"}}
+	}
+	n.golden(t)
+}
+
 func TestDrainingVersionHasNoClassifiers(t *testing.T) {
 	n := office("office", "cloud")
 	n.instance("cloud", "firewall", "fw-1", 100)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -62,6 +63,8 @@ type VNFSettings struct {
 	NamespacePrefix string `yaml:"namespacePrefix"`
 	// AddressPool is for NAT deployments that bring no pool of their own.
 	AddressPool []string `yaml:"addressPool"`
+	// Programs are what instances of VNFs with the driver "program" run, by VNF: a path and arguments.
+	Programs map[string][]string `yaml:"programs"`
 }
 
 // Drivers of a forwarder's ports.
@@ -205,6 +208,11 @@ func (c *Config) check(k *check) {
 func (v *VNFSettings) check(k *check) {
 	if strings.ContainsAny(v.NamespacePrefix, "/ \t\n") {
 		k.add("vnf.namespacePrefix", "%q; use a prefix without slashes and spaces", v.NamespacePrefix)
+	}
+	for name, words := range v.Programs {
+		if len(words) == 0 || !filepath.IsAbs(words[0]) {
+			k.add("vnf.programs."+name, "%q; write an absolute path and arguments, as a list", words)
+		}
 	}
 	for i, text := range v.AddressPool {
 		if _, err := netip.ParsePrefix(text); err != nil {

@@ -26,7 +26,7 @@ func (r *results) watchDrains(attachments []vnf.Attachment) {
 			continue
 		}
 		draining[a.ID] = true
-		if r.drains[a.ID] == nil {
+		if d := r.drains[a.ID]; d == nil || d.forwarder != a.Forwarder {
 			r.drains[a.ID] = &drain{forwarder: a.Forwarder, generation: r.rules[a.Forwarder].GetGeneration()}
 		}
 	}

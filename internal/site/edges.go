@@ -7,7 +7,8 @@ import (
 
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
-	"github.com/switchboard-project/switchboard/internal/edge"
+	"github.com/switchboard-project/switchboard/internal/chain"
+	"github.com/switchboard-project/switchboard/internal/matches"
 )
 
 const defaultEdgeMTU = 1500
@@ -17,14 +18,15 @@ func (c *computation) edges(forwarder string) []*rules.Edge {
 	var all []*rules.Edge
 	for _, record := range c.in.Edges {
 		key := EdgeKey{record.Customer, record.Edge}
-		if record.GetSpec().GetSite() != c.in.Site || c.in.UsableEdges[key] != forwarder {
+		role := c.edgeRole(key, forwarder)
+		if record.GetSpec().GetSite() != c.in.Site || c.in.UsableEdges[key] != forwarder && role == 0 {
 			continue
 		}
 		spec := record.Spec
 		all = append(all, &rules.Edge{
 			Id: key.String(), Kind: rules.EdgeKind(spec.Kind), Port: spec.Interface, Vlan: spec.Vlan,
 			GatewayAddresses: spec.GatewayAddresses, NextHops: spec.NextHops, Mtu: cmp.Or(spec.Mtu, defaultEdgeMTU),
-			Classifiers: c.classifiers(key),
+			Classifiers: c.classifiers(key), Passive: c.in.UsableEdges[key] != forwarder && !role.takes(),
 		})
 	}
 	slices.SortFunc(all, func(a, b *rules.Edge) int { return cmp.Compare(a.Id, b.Id) })
@@ -34,7 +36,7 @@ func (c *computation) edges(forwarder string) []*rules.Edge {
 // entry is one classifier with what decides its place in the list.
 type entry struct {
 	customer string
-	match    edge.Match
+	match    chain.Match
 	rule     *rules.Classifier
 }
 
@@ -58,7 +60,7 @@ func (c *computation) classifiers(key EdgeKey) []*rules.Classifier {
 		return cmp.Or(cmp.Compare(a.rule.Direction, b.rule.Direction), cmp.Compare(a.rule.ChainLabel, b.rule.ChainLabel))
 	})
 	var ordered []*rules.Classifier
-	for _, e := range edge.MostSpecificFirst(all, func(e entry) edge.Match { return e.match }) {
+	for _, e := range chain.MostSpecificFirst(all, func(e entry) chain.Match { return e.match }) {
 		ordered = append(ordered, e.rule)
 	}
 	return ordered
@@ -76,7 +78,7 @@ func (c *computation) forwardEntry(key EdgeKey, record *control.ChainRecord, ver
 				continue
 			}
 			// What order the classifiers have is the customer's to say, not the edge's.
-			return entry{record.Customer, edge.MatchOf(version.Match), &rules.Classifier{Match: matchRule(match), ChainLabel: version.ChainLabel,
+			return entry{record.Customer, matches.Of(version.Match), &rules.Classifier{Match: matches.Rule(match), ChainLabel: version.ChainLabel,
 				Direction: rules.Direction_DIRECTION_FORWARD, EgressRoutes: c.egressRoutes(served)}}, true
 		}
 	}
@@ -84,8 +86,8 @@ func (c *computation) forwardEntry(key EdgeKey, record *control.ChainRecord, ver
 }
 
 // match is what of the version's match comes from behind the edge; false where nothing does.
-func (e pathEdge) match(version *control.ChainVersion) (edge.Match, bool) {
-	match := edge.MatchOf(version.Match)
+func (e pathEdge) match(version *control.ChainVersion) (chain.Match, bool) {
+	match := matches.Of(version.Match)
 	if e.joined {
 		return match.FromJoined(e.prefixes), true
 	}
@@ -137,7 +139,7 @@ func (c *computation) reverseEntries(key EdgeKey, record *control.ChainRecord, v
 				continue
 			}
 			match = match.Reversed()
-			found = append(found, entry{record.Customer, match, &rules.Classifier{Match: matchRule(match), ChainLabel: version.ChainLabel,
+			found = append(found, entry{record.Customer, match, &rules.Classifier{Match: matches.Rule(match), ChainLabel: version.ChainLabel,
 				Direction:    rules.Direction_DIRECTION_REVERSE,
 				EgressRoutes: []*rules.EgressRoute{{Destination: "0.0.0.0/0", EgressLabel: p.egressLabel}, {Destination: "::/0", EgressLabel: p.egressLabel}}}})
 		}
@@ -145,14 +147,15 @@ func (c *computation) reverseEntries(key EdgeKey, record *control.ChainRecord, v
 	return found
 }
 
-// behind is what of the version's match comes from behind any of the ingress edges; false where nothing does.
-func behind(ingress []pathEdge, version *control.ChainVersion) (edge.Match, bool) {
-	match := edge.MatchOf(version.Match)
+// behind is what of the version's match comes from behind any of the ingress edges; false where nothing does. Behind a trunk nothing
+// does: its prefixes are those of all its VLANs, and a connection that begins elsewhere says no VLAN.
+func behind(ingress []pathEdge, version *control.ChainVersion) (chain.Match, bool) {
+	match := matches.Of(version.Match)
 	match.Sources = nil
 	for _, e := range ingress {
 		one, any := e.match(version)
 		switch {
-		case !any:
+		case !any || e.applied() != e.EdgeKey:
 		case len(one.Sources) == 0:
 			return one, true // an edge of any prefixes
 		default:
@@ -170,20 +173,6 @@ func unambiguous(entries []entry) []entry {
 			return other.customer != e.customer && other.match.Overlaps(e.match)
 		})
 	})
-}
-
-func matchRule(m edge.Match) *rules.Match {
-	rule := &rules.Match{SourcePrefixes: m.SourceStrings(), DestinationPrefixes: m.DestinationStrings()}
-	for _, p := range m.Protocols {
-		rule.Protocols = append(rule.Protocols, uint32(p))
-	}
-	for _, r := range m.SourcePorts {
-		rule.SourcePorts = append(rule.SourcePorts, &rules.PortRange{First: uint32(r.First), Last: uint32(r.Last)})
-	}
-	for _, r := range m.DestinationPorts {
-		rule.DestinationPorts = append(rule.DestinationPorts, &rules.PortRange{First: uint32(r.First), Last: uint32(r.Last)})
-	}
-	return rule
 }
 
 // hostAddress is the address of a CIDR.

@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	"github.com/switchboard-project/switchboard/internal/edge"
 )
 
@@ -41,22 +42,43 @@ func (s *Switchboard) edgesNow() (usable map[EdgeKey]string, edges map[EdgeKey]e
 		}
 		key := EdgeKey{record.Customer, record.Edge}
 		reason := s.whyUnusable(links, record.Spec)
-		at := fmt.Sprintf("interface %s, VLAN %d,", record.Spec.Interface, record.Spec.Vlan)
-		if other, is := taken[at]; is && reason == "" {
-			reason = fmt.Sprintf("%s is that of edge %s", at, other)
+		instances := instancesOf([]*control.EdgeRecord{record})
+		for _, one := range instances {
+			if other, is := taken[placeOf(one)]; is && reason == "" {
+				reason = fmt.Sprintf("%s is that of edge %s", placeOf(one), other)
+			}
 		}
+		forwarder := s.homeOfInterface(record.Spec.Interface)
 		if reason == "" {
-			taken[at] = key
-			usable[key] = s.forwarderOf(record.Spec.Interface)
-			reason = s.whyDown(links, record.Spec, usable[key])
+			for _, one := range instances {
+				taken[placeOf(one)] = key
+				usable[EdgeKey{one.Customer, one.Edge}] = forwarder
+			}
+			reason = s.whyDown(links, record.Spec, forwarder)
 		}
-		away := reason == "" && !s.state.present[usable[key]]
+		away := reason == "" && !s.state.present[forwarder]
 		if away {
-			reason = fmt.Sprintf("forwarder %s does not run", usable[key])
+			reason = fmt.Sprintf("forwarder %s does not run", forwarder)
 		}
-		edges[key] = edge.Status{Customer: record.Customer, Prefixes: record.GetSpec().GetPrefixes(), Up: reason == "", Reason: reason, ForwarderAway: away}
+		edges[key] = edge.Status{Customer: record.Customer, Prefixes: record.GetSpec().GetPrefixes(), Vlans: tagsOf(instances),
+			Up: reason == "", Reason: reason, ForwarderAway: away}
 	}
 	return usable, edges
+}
+
+// placeOf is where an edge instance's packets come from.
+func placeOf(e *control.EdgeRecord) string {
+	return fmt.Sprintf("interface %s, VLAN %d,", e.Spec.Interface, e.Spec.Vlan)
+}
+
+// tagsOf are the VLANs of an edge's instances.
+func tagsOf(instances []*control.EdgeRecord) (vlans []uint32) {
+	for _, one := range instances {
+		if one.Spec.Vlan != 0 {
+			vlans = append(vlans, one.Spec.Vlan)
+		}
+	}
+	return vlans
 }
 
 // whyUnusable says why no forwarder can open an edge, "" where one can.

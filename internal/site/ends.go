@@ -76,12 +76,16 @@ func (c *computation) instanceCandidates(p *path, forwarder string, position, fr
 	}
 	var all []candidate
 	for _, a := range here {
-		if a.Forwarder != forwarder {
+		visits := c.in.Visitors[Thing{Instance: a.Instance}][forwarder].serves()
+		if a.Forwarder != forwarder && !visits {
 			continue
 		}
 		target := candidate{local: &rules.LocalTarget{Target: &rules.LocalTarget_Attachment{Attachment: a.ID}}}
 		if wanted && a.State == vnf.Active {
-			target.share, target.floor = part(float64(a.Weight)), a.Weight
+			target.floor = a.Weight
+			if a.Forwarder == forwarder {
+				target.share = part(float64(a.Weight))
+			}
 		}
 		all = append(all, target)
 	}
@@ -127,9 +131,12 @@ func (c *computation) edgeCandidates(p *path, forwarder string, position, from u
 	shares := p.shares(from, c.in.Site, position)
 	peerShares := map[string]float64{}
 	for _, e := range p.edgesAt(position) {
-		if e.site == c.in.Site && c.in.UsableEdges[e.EdgeKey] == forwarder {
-			all = append(all, candidate{share: shares[e.site], floor: 1, local: &rules.LocalTarget{
-				Target: &rules.LocalTarget_Edge{Edge: e.String()}, Prefixes: e.prefixes}})
+		if e.site == c.in.Site && (c.in.UsableEdges[e.EdgeKey] == forwarder || c.edgeRole(e.EdgeKey, forwarder).serves()) {
+			target := candidate{local: &rules.LocalTarget{Target: &rules.LocalTarget_Edge{Edge: e.String()}, Prefixes: e.prefixes}}
+			if !e.ambiguous { // otherwise only connections that know their VLAN
+				target.share, target.floor = shares[e.site], 1
+			}
+			all = append(all, target)
 			continue
 		}
 		if !remotes {
@@ -142,7 +149,12 @@ func (c *computation) edgeCandidates(p *path, forwarder string, position, from u
 		if known, seen := prefixes[peer]; seen && (len(known) == 0 || len(e.prefixes) == 0) {
 			prefixes[peer] = nil // one of its edges takes every destination
 		} else {
-			prefixes[peer] = append(slices.Clone(known), e.prefixes...)
+			prefixes[peer] = slices.Clone(known)
+			for _, prefix := range e.prefixes {
+				if !slices.Contains(known, prefix) { // VLANs of one edge have the same
+					prefixes[peer] = append(prefixes[peer], prefix)
+				}
+			}
 		}
 		peerShares[peer] = shares[e.site]
 	}

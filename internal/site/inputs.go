@@ -30,7 +30,14 @@ type Inputs struct {
 	Site string
 	// Forwarders are the site's own.
 	Forwarders []Forwarder
-	// Edges are all that the directory knows; UsableEdges those of this site that can be opened, by their forwarder.
+	// Away are forwarders of any site, by peer id, that do not live since a moment; Dead those of this site that have been away
+	// for longer.
+	Away, Dead map[string]bool
+	// Visitors are forwarders that have something to do with things that are at home with another.
+	Visitors map[Thing]map[string]Role
+	// TookOver says of forwarders of this site that are gone, or have handed everything over, who has what they had.
+	TookOver map[string]string
+	// Edges are all that the directory knows; UsableEdges those instances of this site that can be opened, by their forwarder.
 	Edges       []*control.EdgeRecord
 	UsableEdges map[EdgeKey]string
 	// Latency is the least one-way latency between two sites in milliseconds, +Inf where they are not connected.
@@ -38,7 +45,7 @@ type Inputs struct {
 	// Encapsulations are those of the links to other sites.
 	Encapsulations map[string]api.Encapsulation
 	Chains         []*control.ChainRecord
-	// Attachments are the local instances' interfaces, those that drain included.
+	// Attachments are the local instances' interfaces, those that drain included, each with its home.
 	Attachments []vnf.Attachment
 	// Waiting says of places why instances do not serve them yet, where that is known.
 	Waiting map[vnf.Place]string

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 )
@@ -20,7 +22,7 @@ func (c *computation) joined(all []*path) []*api.JoinedEdge {
 			if !e.joined || e.site != c.in.Site || c.in.UsableEdges[e.EdgeKey] == "" {
 				continue
 			}
-			one := &api.JoinedEdge{Edge: e.Edge, Site: e.site, ChainLabel: p.version.ChainLabel, EgressLabel: p.egressLabel}
+			one := &api.JoinedEdge{Edge: e.applied().Edge, Site: e.site, ChainLabel: p.version.ChainLabel, EgressLabel: p.egressLabel}
 			for _, r := range p.joins { // all that join at a site take the same route
 				if r.IngressSite == e.site {
 					one.Sites, one.EgressSite = r.Sites, r.EgressSite
@@ -35,5 +37,5 @@ func (c *computation) joined(all []*path) []*api.JoinedEdge {
 	slices.SortFunc(found, func(a, b *api.JoinedEdge) int {
 		return cmp.Or(cmp.Compare(a.Edge, b.Edge), cmp.Compare(a.ChainLabel, b.ChainLabel), cmp.Compare(a.EgressLabel, b.EgressLabel))
 	})
-	return found
+	return slices.CompactFunc(found, func(a, b *api.JoinedEdge) bool { return proto.Equal(a, b) }) // VLANs of one edge
 }

@@ -112,8 +112,9 @@ func (s *Switchboard) askPeers(ctx context.Context) {
 			patience[f.Site] += time.Duration(3 * ms * float64(time.Millisecond)) // there, back, and half as much again
 		}
 	}
+	own := s.config.Forwarders[0]
 	go func() {
-		answered := s.ask(append(witnesses, suspects...), patience)
+		answered := s.ask(own, append(witnesses, suspects...), patience)
 		s.send(ctx, func() {
 			l.asking = false
 			l.take(suspects, answered)
@@ -139,13 +140,13 @@ func (s *Switchboard) takeLiveness() {
 }
 
 // ask finds which forwarders answer on the underlay. Those that cannot be asked count as answering.
-func (s *Switchboard) ask(forwarders []*control.ForwarderRecord, patience map[string]time.Duration) map[string]bool {
+func (s *Switchboard) ask(own Forwarder, forwarders []*control.ForwarderRecord, patience map[string]time.Duration) map[string]bool {
 	answered := map[string]bool{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for _, f := range forwarders {
 		all.Go(func() {
-			if s.answers(f, patience[f.Site]) {
+			if s.answers(own, f, patience[f.Site]) {
 				mu.Lock()
 				defer mu.Unlock()
 				answered[peerID(f)] = true
@@ -156,12 +157,12 @@ func (s *Switchboard) ask(forwarders []*control.ForwarderRecord, patience map[st
 	return answered
 }
 
-func (s *Switchboard) answers(f *control.ForwarderRecord, patience time.Duration) bool {
+func (s *Switchboard) answers(own Forwarder, f *control.ForwarderRecord, patience time.Duration) bool {
 	target, err := netip.ParseAddr(f.Address)
-	own, errOwn := netip.ParsePrefix(s.config.Forwarders[0].TunnelAddress)
-	if err != nil || errOwn != nil || !target.Is4() || !own.Contains(target) {
+	source, errOwn := netip.ParsePrefix(own.TunnelAddress)
+	if err != nil || errOwn != nil || !target.Is4() || !source.Contains(target) {
 		return true
 	}
-	answers, err := s.host.AnswersARP(s.config.Forwarders[0].Interface, own.Addr(), target, patience)
+	answers, err := s.host.AnswersARP(own.Interface, source.Addr(), target, patience)
 	return answers || err != nil
 }

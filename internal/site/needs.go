@@ -31,12 +31,16 @@ type NeededPlace struct {
 	Record   *control.ChainRecord
 	Planned  *control.PlannedVnf
 	Position uint32
+	// Vnfs is how many the path has, Paths are its service path identifiers (RFC 8300), forward and reverse; 0 for none.
+	Vnfs  uint32
+	Paths [2]uint32
 }
 
 // Needs says what the site needs. controllerSite tells where a VNF's controller publishes, "" where it is not known.
 func Needs(in Inputs, controllerSite func(vnf string) string) Need {
 	var need Need
 	in.Chains, _ = sound(in.Chains)
+	in.Edges = instancesOf(in.Edges)
 	topics := map[Topic]bool{}
 	for _, record := range in.Chains {
 		for _, p := range paths(&in, record) {
@@ -86,11 +90,12 @@ func (n *Need) joiningTopics(in *Inputs, p *path, topics map[Topic]bool) {
 }
 
 func (n *Need) places(in *Inputs, p *path) {
+	forward, reverse := nshPaths(p.version, p.egressLabel)
 	for position := uint32(1); position <= p.vnfs; position++ {
 		if slices.Contains(p.sitesAt(position), in.Site) {
 			n.Places = append(n.Places, NeededPlace{
 				Place:  vnf.Place{VNF: p.vnfAt(position), ChainLabel: p.version.ChainLabel, EgressLabel: p.egressLabel, Stage: position},
-				Record: p.record, Planned: p.version.Vnfs[position-1], Position: position})
+				Record: p.record, Planned: p.version.Vnfs[position-1], Position: position, Vnfs: p.vnfs, Paths: [2]uint32{forward, reverse}})
 		}
 	}
 }

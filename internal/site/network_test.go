@@ -110,7 +110,7 @@ func (n *network) inputs(site string) Inputs {
 	if set := n.previous[site]; set != nil {
 		in.Previous["f1"] = set
 	}
-	for _, e := range n.edges {
+	for _, e := range instancesOf(n.edges) {
 		if e.Spec.Site == site {
 			in.UsableEdges[EdgeKey{e.Customer, e.Edge}] = "f1"
 		}
@@ -148,7 +148,7 @@ func (n *network) forwarder(site string) *control.ForwarderRecord {
 	for _, i := range n.instances[site] {
 		f.VnfWeights[i.vnf] += i.weight
 	}
-	for _, e := range n.edges {
+	for _, e := range instancesOf(n.edges) {
 		if e.Spec.Site == site {
 			f.Edges = append(f.Edges, EdgeKey{e.Customer, e.Edge}.String())
 		}

@@ -6,7 +6,8 @@ import (
 	"slices"
 
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
-	"github.com/switchboard-project/switchboard/internal/edge"
+	"github.com/switchboard-project/switchboard/internal/chain"
+	"github.com/switchboard-project/switchboard/internal/matches"
 )
 
 // path is a service path: a chain version to one egress site, as seen from a site.
@@ -27,6 +28,8 @@ type pathEdge struct {
 	site     string
 	prefixes []string
 	joined   bool
+	// ambiguous: other VLANs of the same trunk are in the path too.
+	ambiguous bool
 }
 
 // paths lists the service paths of a chain, by version and egress label.
@@ -64,8 +67,9 @@ func newPath(in *Inputs, record *control.ChainRecord, version *control.ChainVers
 			p.next = append(p.next, r)
 		}
 	}
+	match := matches.Of(version.Match)
 	for _, e := range version.Ingress {
-		p.ingress = append(p.ingress, pathEdge{EdgeKey: EdgeKey{e.Customer, e.Edge}, site: e.Site, prefixes: e.Prefixes})
+		p.ingress = append(p.ingress, ingressOf(in, e, match)...)
 	}
 	for _, e := range version.Egress {
 		if e.EgressLabel == label {
@@ -73,15 +77,15 @@ func newPath(in *Inputs, record *control.ChainRecord, version *control.ChainVers
 		}
 	}
 	if !record.FixedIngress {
-		p.join(in)
+		p.join(in, match)
 	}
+	markAmbiguous(p.ingress)
 	return p
 }
 
 // join adds the customer's edges at sites where no ingress was planned: their users take the nearest existing route. An
 // edge behind which no packet can be one of the chain's stays out.
-func (p *path) join(in *Inputs) {
-	match := edge.MatchOf(p.version.Match)
+func (p *path) join(in *Inputs, match chain.Match) {
 	var behind []string
 	for _, e := range p.egress {
 		if len(e.prefixes) == 0 {
@@ -93,7 +97,7 @@ func (p *path) join(in *Inputs) {
 	for _, e := range in.Edges {
 		at := e.GetSpec().GetSite()
 		if e.Customer == "" || e.Customer != p.record.Customer || p.planned(EdgeKey{e.Customer, e.Edge}, at) ||
-			!match.JoinedBy(e.GetSpec().GetPrefixes(), behind) {
+			!match.Bears(e.GetSpec().GetVlan()) || !match.JoinedBy(e.GetSpec().GetPrefixes(), behind) {
 			continue
 		}
 		nearest := p.nearest(in, at)
@@ -119,7 +123,7 @@ func (p *path) planned(key EdgeKey, at string) bool {
 		}
 	}
 	for _, e := range p.version.Egress {
-		if (EdgeKey{e.Customer, e.Edge}) == key {
+		if (EdgeKey{e.Customer, e.Edge}) == key.applied() {
 			return true
 		}
 	}

@@ -68,6 +68,13 @@ func (p *progress) remember(generations map[string]uint64, chains map[ChainKey]F
 	}
 }
 
+// without forgets a forwarder that is gone: nothing waits for it.
+func (p *progress) without(forwarder string) {
+	for _, s := range p.snapshots {
+		delete(s.generations, forwarder)
+	}
+}
+
 // advance takes what forwarders have applied.
 func (p *progress) advance(statuses map[string]*rules.Status) {
 	reached := -1

@@ -31,6 +31,9 @@ func (s *Switchboard) hearStatus(e bus.Event) {
 		s.log.Warn("a forwarder's report is of another", "forwarder", e.Key, "says", status.Site+"/"+status.Forwarder)
 		return
 	}
+	if !slices.ContainsFunc(s.ownForwarders(), func(f Forwarder) bool { return f.Name == e.Key }) {
+		return // it has handed everything over, and ends
+	}
 	s.results.rates.hear(s.state.statuses[e.Key], status)
 	s.state.statuses[e.Key] = status
 }
@@ -50,7 +53,7 @@ func (s *Switchboard) report(ctx context.Context) error {
 		return err
 	}
 	records := map[string]proto.Message{}
-	for _, f := range s.config.Forwarders {
+	for _, f := range s.ownForwarders() {
 		records[bus.Key("forwarder", f.Name)] = s.forwarderRecord(f)
 	}
 	s.chainRecords(records)
@@ -182,6 +185,13 @@ func (s *Switchboard) forwarderRecord(f Forwarder) *control.ForwarderRecord {
 		}
 	}
 	slices.Sort(record.Edges)
+	record.Leaving = s.state.leaving[f.Name] != nil
+	for gone, to := range s.tookOver() {
+		if to == f.Name {
+			record.TookOver = append(record.TookOver, gone)
+		}
+	}
+	slices.Sort(record.TookOver)
 	return record
 }
 

@@ -15,6 +15,7 @@ type results struct {
 	progress progress
 	drains   map[string]*drain // by attachment
 	drained  map[string]bool
+	waitsFor map[string]bool // forwarders that connections wait for, by peer id
 
 	wanted       instance.Wanted
 	wantSequence uint64

@@ -28,9 +28,22 @@ type state struct {
 	observed    *instance.Observed                 // nil until the agent has looked
 	statuses    map[string]*rules.Status           // by forwarder
 	present     map[string]bool                    // forwarders that live
-	usableEdges map[EdgeKey]string                 // by forwarder
-	liveness    liveness
-	seed        seed
+	// presenceKnown says that all that live have been told.
+	presenceKnown bool
+	usableEdges   map[EdgeKey]string // by forwarder
+	liveness      liveness
+	seed          seed
+
+	absences absences
+
+	homes   homes
+	copies  map[route]*copying
+	known   map[string]Forwarder // configured now or before
+	leaving map[string]*leaver
+	gone    map[string]string // successors of forwarders that are no more
+	// storedForwarders is what the bucket of forwarders says.
+	storedForwarders map[string]knownForwarder
+
 	// distances is nil when links have changed.
 	distances func(from, to string) float64
 }
@@ -52,7 +65,9 @@ func newState() state {
 	return state{topics: map[Topic]*topicState{}, chains: map[string]*control.ChainRecord{},
 		remote:      map[string]map[string]*control.ForwarderRecord{},
 		allocations: map[allocationKey]*control.AllocationRecord{}, allotted: map[Topic]map[string]allocationKey{},
-		statuses: map[string]*rules.Status{}, present: map[string]bool{}, liveness: newLiveness(), usableEdges: map[EdgeKey]string{},
+		absences: absences{}, homes: homes{}, copies: map[route]*copying{}, known: map[string]Forwarder{}, leaving: map[string]*leaver{}, gone: map[string]string{},
+		storedForwarders: map[string]knownForwarder{},
+		statuses:         map[string]*rules.Status{}, present: map[string]bool{}, liveness: newLiveness(), usableEdges: map[EdgeKey]string{},
 		directory: directory{links: map[string]*control.LinkRecord{}, vnfs: map[string]*control.VnfRecord{},
 			deployments: map[string]*control.DeploymentRecord{}, edges: map[string]*control.EdgeRecord{}}}
 }
@@ -189,6 +204,8 @@ func (s *state) hearPresence(p bus.Presence) {
 		s.present[p.Name] = true
 	case bus.Delete:
 		delete(s.present, p.Name)
+	case bus.Synchronised:
+		s.presenceKnown = true
 	}
 }
 

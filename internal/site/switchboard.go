@@ -5,7 +5,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +55,7 @@ type Switchboard struct {
 
 	state   state
 	results results
+	tasks   sync.WaitGroup // what goes on beside the loop and ends with it
 
 	edgesMu    sync.Mutex
 	edges      map[EdgeKey]edge.Status // for the edge controller
@@ -71,10 +74,11 @@ func New(config *Config, connection *bus.Connection, log *slog.Logger, ready fun
 		names = append(names, f.Name)
 	}
 	s.agent = instance.NewAgent(instance.Config{Site: config.Site, Prefix: config.VNF.NamespacePrefix, Forwarders: names,
-		Store: connection.Local(instancesBucket), Logger: log,
+		Store: connection.Local(instancesBucket), Logger: log, Programs: config.VNF.Programs, Directory: filepath.Join(config.Bus.Store, "instances"),
 		Changed: func(o instance.Observed) {
+			o.Instances, o.Attachments = slices.Clone(o.Instances), slices.Clone(o.Attachments) // homes are filled in
 			select {
-			case s.events <- func() { s.state.observed, s.rulesDue = &o, true }:
+			case s.events <- func() { s.state.observed, s.rulesDue = &o, true; s.takeHome() }:
 			case <-s.stopped:
 			}
 		}})
@@ -105,6 +109,11 @@ func (s *Switchboard) Run(ctx context.Context) error {
 	defer host.Close()
 	s.host = host
 	if err := s.restore(ctx); err != nil {
+		return err
+	}
+	defer s.tasks.Wait()
+	defer cancel()
+	if err := s.readForwarders(ctx); err != nil {
 		return err
 	}
 	// Where a killed process still counts as present, its name takes a moment to become free; nothing else waits for it.
@@ -147,6 +156,7 @@ func (s *Switchboard) restore(ctx context.Context) error {
 		s.results.rules[e.Key] = set
 	}
 	s.state.seed.takeFromRules(s.results.rules)
+	s.restoreHomes()
 	return nil
 }
 
@@ -260,6 +270,7 @@ func (s *Switchboard) turn(ctx context.Context, patienceOver bool) error {
 		return nil
 	}
 	s.askForSeed(ctx)
+	s.rulesDue = s.settleHomes(ctx) || s.absencesDue(time.Now()) || s.rulesDue
 	if s.rulesDue || s.results.countsDue {
 		s.rulesDue = s.lookAtEdges() || s.rulesDue
 	}
@@ -304,6 +315,9 @@ func (s *Switchboard) makeRules(ctx, limited context.Context, patienceOver bool)
 	in.Attachments, in.Ports = s.state.observed.Attachments, map[string][]string{}
 	for _, one := range s.state.observed.Instances {
 		in.Ports[one.Forwarder] = append(in.Ports[one.Forwarder], one.Ports...)
+		for name := range in.Visitors[Thing{Instance: one.Name}] {
+			in.Ports[name] = append(in.Ports[name], one.Ports...)
+		}
 	}
 	return true, s.publishRules(limited, Compute(in))
 }
@@ -364,7 +378,8 @@ func (s *Switchboard) publishRules(ctx context.Context, result Result) error {
 }
 
 func (s *Switchboard) inputs() Inputs {
-	in := Inputs{Site: s.config.Site, Forwarders: s.config.Forwarders, UsableEdges: s.state.usableEdges,
+	in := Inputs{Site: s.config.Site, Forwarders: s.ownForwarders(), Visitors: s.state.homes.visitorsOf(),
+		TookOver: s.tookOver(), UsableEdges: s.state.usableEdges,
 		Latency: s.state.latency(), Encapsulations: s.state.encapsulations(s.config.Site), Previous: s.results.rules, Seed: s.state.seed.value}
 	for _, e := range s.state.directory.edges {
 		in.Edges = append(in.Edges, e)
@@ -372,13 +387,8 @@ func (s *Switchboard) inputs() Inputs {
 	for _, c := range s.state.chains {
 		in.Chains = append(in.Chains, c)
 	}
-	for _, f := range s.state.forwarders() {
-		if f.Alive && s.state.liveness.gone[peerID(f)] {
-			f = proto.CloneOf(f)
-			f.Alive = false
-		}
-		in.Remote = append(in.Remote, f)
-	}
+	s.noteAbsences(&in, time.Now())
+	s.results.waitsFor = in.Away
 	return in
 }
 
@@ -397,7 +407,7 @@ func (s *Switchboard) wanted(in Inputs) instance.Wanted {
 			pool = s.config.VNF.AddressPool
 		}
 		w.Deployments = append(w.Deployments, instance.Deployment{Name: d.Deployment, VNF: spec.Vnf, Driver: v.GetSpec().GetDriver(),
-			Instances: int(spec.Instances), Weights: spec.Weights, Pool: pool, Options: v.GetSpec().GetOptions()})
+			Attachment: v.GetSpec().GetAttachment(), Instances: int(spec.Instances), Weights: spec.Weights, Pool: pool, Options: v.GetSpec().GetOptions()})
 	}
 	for _, place := range s.state.need.Places {
 		options := place.Planned.Options
@@ -407,7 +417,7 @@ func (s *Switchboard) wanted(in Inputs) instance.Wanted {
 			continue // the VNF's controller has not agreed yet: see waiting
 		}
 		w.Placements = append(w.Placements, instance.Placement{Place: place.Place, Customer: place.Record.Customer,
-			Chain: place.Record.Chain, Options: options})
+			Chain: place.Record.Chain, Options: options, Vnfs: place.Vnfs, Paths: place.Paths})
 	}
 	return w
 }

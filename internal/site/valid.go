@@ -74,6 +74,11 @@ func malformedEdge(spec *api.EdgeSpec) string {
 	case spec.Mtu != 0 && (spec.Mtu < leastEdgeMTU || spec.Mtu > largestMTU):
 		return fmt.Sprintf("mtu: %d is not from %d to %d", spec.Mtu, leastEdgeMTU, largestMTU)
 	}
+	for i, vlan := range spec.Vlans {
+		if vlan < 1 || vlan > lastVLAN || slices.Contains(spec.Vlans[:i], vlan) {
+			return fmt.Sprintf("vlans[%d]: %d is not from 1 to %d, or twice in the list", i, vlan, lastVLAN)
+		}
+	}
 	for i, text := range spec.GatewayAddresses {
 		if _, err := netip.ParsePrefix(text); err != nil {
 			return fmt.Sprintf("gateway_addresses[%d]: %q is no address with prefix length", i, text)
@@ -145,6 +150,7 @@ func prune(set *rules.RuleSet) {
 	for _, p := range set.Peers {
 		known[p.Id] = true
 	}
+	set.Moved = slices.DeleteFunc(set.Moved, func(m *rules.MovedHop) bool { return !known[m.To] })
 	for _, p := range set.Paths {
 		for _, s := range p.Stages {
 			for _, end := range []*rules.StageEnd{s.Downstream, s.Upstream} {

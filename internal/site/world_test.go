@@ -186,7 +186,7 @@ func (s *testSite) startController(name string) {
 	}()
 	select {
 	case <-ready:
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		s.world.t.Fatalf("controller of %s is not ready", name)
 	}
 	s.world.t.Cleanup(func() { cancel(); <-ended; c.Close() })
@@ -318,12 +318,12 @@ func (w *world) reserve(transaction, site, service string, prepare *control.Prep
 
 func (w *world) eventually(what string, holds func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(15 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if holds() {
 			return
 		}
 	}
-	w.t.Fatalf("not within 15 s: %s", what)
+	w.t.Fatalf("not within 30 s: %s", what)
 }
 
 // published reads a record that a site publishes.

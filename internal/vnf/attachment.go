@@ -12,7 +12,13 @@ const (
 	Gateway Kind = iota + 1
 	// Transparent instances are a bump in the wire.
 	Transparent
+	// LabelAwareMpls instances read two MPLS labels before each packet, LabelAwareNsh instances a network service header.
+	LabelAwareMpls
+	LabelAwareNsh
 )
+
+// LabelAware reports whether instances read the steering context themselves.
+func (k Kind) LabelAware() bool { return k == LabelAwareMpls || k == LabelAwareNsh }
 
 // State says what flows an attachment may get.
 type State int

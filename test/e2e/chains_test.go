@@ -23,7 +23,7 @@ const (
 )
 
 // activation is how long a chain may take to become active.
-const activation = 20 * time.Second
+const activation = time.Minute
 
 func (l *laboratory) client(t *testing.T) apiv1connect.SwitchboardServiceClient {
 	t.Helper()

@@ -65,7 +65,7 @@ func TestCustomersDoNotMix(t *testing.T) {
 		clients[index] = l.openTenant(t, one, port)
 		working.Go(func() {
 			// The same identifier at both; ping compares the answer's bytes with what it sent.
-			output, err := l.run(one.machine, "ping", "-c", "10", "-i", "0.1", "-W", "2", "-e", "4242",
+			output, err := l.run(one.machine, "ping", "-c", "10", "-i", "0.1", "-W", "10", "-e", "4242",
 				"-p", fmt.Sprintf("%x", one.name), www)
 			if err != nil || !strings.Contains(output, " 0% packet loss") || strings.Contains(output, "wrong data") {
 				t.Errorf("%s: ping: %v\n%s", one.name, err, output)
@@ -107,7 +107,7 @@ func (l *laboratory) openTenant(t *testing.T, one tenant, port uint16) *tenantFl
 	f := &tenantFlows{tenant: one}
 	for _, local := range one.ports {
 		l.inside(t, one.machine, func() error {
-			dialer := net.Dialer{Timeout: 5 * time.Second, FallbackDelay: -1, LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 1, 0, 10), Port: local}}
+			dialer := net.Dialer{Timeout: patience, FallbackDelay: -1, LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 1, 0, 10), Port: local}}
 			connection, err := dialer.Dial("tcp", netip.AddrPortFrom(netip.MustParseAddr(www), port).String())
 			if err == nil {
 				// A reset connection leaves its port free for the next run.
@@ -127,7 +127,7 @@ func (f *tenantFlows) talk(number, lines int) error {
 	answers := bufio.NewReader(connection)
 	for line := range lines {
 		want := fmt.Sprintf("%s port %d line %d\n", f.tenant.name, f.tenant.ports[number], line)
-		_ = connection.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = connection.SetDeadline(time.Now().Add(patience))
 		if _, err := io.WriteString(connection, want); err != nil {
 			return err
 		}
@@ -176,6 +176,7 @@ func (l *laboratory) checkZones(t *testing.T, vnf string, port uint16, tenants [
 type listener struct {
 	mutex  sync.Mutex
 	frames bytes.Buffer
+	ends   []int // of each frame in frames
 }
 
 // listen begins to hear everything that comes to a machine or leaves it.
@@ -210,6 +211,7 @@ func (l *laboratory) listen(t *testing.T, machine string) *listener {
 			if length, err := unix.Read(socket, frame); err == nil {
 				heard.mutex.Lock()
 				heard.frames.Write(frame[:length])
+				heard.ends = append(heard.ends, heard.frames.Len())
 				heard.mutex.Unlock()
 			}
 		}

@@ -35,42 +35,55 @@ func TestDeadSiteGetsNoNewConnections(t *testing.T) {
 		t.Fatalf("routes %v, want one over each edge cloud", routes)
 	}
 	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
-	var paused []int
-	signal := func(s syscall.Signal) {
-		for _, pid := range paused {
-			_ = syscall.Kill(pid, s)
+	once(t, func() error {
+		resume := l.pause(t, "forwarder-edge-west", "site-edge-west", "vnf-firewall", "vnf-west", "vnf-pair", "vnf-split")
+		died := time.Now()
+		last := l.lastFailure(t, "acme-host", server, 6*time.Second)
+		resume()
+		eventually(t, activation, func() error { return l.settled(t, c) })
+		eventually(t, activation, func() error {
+			ports := l.openAndClose(t, "acme-host", server, 40)
+			if used := l.perInstance(t, "split", port, ports)["split-west-1"]; used == 0 {
+				return fmt.Errorf("the site that is back gets no connections")
+			}
+			return nil
+		})
+		took := last.Sub(died).Round(time.Millisecond)
+		if last.IsZero() {
+			return fmt.Errorf("no connection failed: the site was not used before")
+		} else if took > noticed {
+			return fmt.Errorf("a connection begun %v after the site's death failed, want none after %v", took, noticed)
 		}
-	}
-	for _, process := range []string{"forwarder-edge-west", "site-edge-west", "vnf-firewall", "vnf-west", "vnf-pair", "vnf-split"} {
-		paused = append(paused, l.record(t, process).PID)
-	}
-	resume := sync.OnceFunc(func() { signal(syscall.SIGCONT) })
-	t.Cleanup(resume)
-	signal(syscall.SIGSTOP)
-	died := time.Now()
-	last := l.lastFailure(t, "acme-host", server, 6*time.Second)
-	if last.IsZero() {
-		t.Error("no connection failed: the site was not used before")
-	} else if took := last.Sub(died); took > noticed {
-		t.Errorf("a connection begun %v after the site's death failed, want none after %v", took.Round(time.Millisecond), noticed)
-	} else {
-		t.Logf("the last connection that failed was begun %v after the site's death", took.Round(time.Millisecond))
-	}
-	resume()
-	eventually(t, activation, func() error { return l.settled(t, c) })
-	eventually(t, activation, func() error {
-		ports := l.openAndClose(t, "acme-host", server, 40)
-		if used := l.perInstance(t, "split", port, ports)["split-west-1"]; used == 0 {
-			return fmt.Errorf("the site that is back gets no connections")
-		}
+		t.Logf("the last connection that failed was begun %v after the site's death", took)
 		return nil
 	})
+}
+
+// pause stops processes until the returned function is called or the test ends.
+func (l *laboratory) pause(t *testing.T, processes ...string) (resume func()) {
+	t.Helper()
+	var paused []int
+	for _, process := range processes {
+		paused = append(paused, l.record(t, process).PID)
+	}
+	resume = sync.OnceFunc(func() {
+		for _, pid := range paused {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+	})
+	t.Cleanup(resume)
+	for _, pid := range paused {
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return resume
 }
 
 // lastFailure opens connections all the time and returns when the last one that failed was begun, zero where none did.
 func (l *laboratory) lastFailure(t *testing.T, machine string, server netip.AddrPort, over time.Duration) time.Time {
 	t.Helper()
-	const every, patience = 25 * time.Millisecond, 800 * time.Millisecond
+	const every, limit = 25 * time.Millisecond, 800 * time.Millisecond
 	namespace, err := hostnet.OpenNamespace(l.name + "." + machine)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +97,7 @@ func (l *laboratory) lastFailure(t *testing.T, machine string, server netip.Addr
 			begun := time.Now()
 			var connection net.Conn
 			err := namespace.Do(func() (err error) {
-				dialer := net.Dialer{Timeout: patience, FallbackDelay: -1}
+				dialer := net.Dialer{Timeout: limit, FallbackDelay: -1}
 				connection, err = dialer.Dial("tcp", server.String())
 				return err
 			})
@@ -133,8 +146,23 @@ func TestDeadDeploymentLosesItsRoutes(t *testing.T) {
 		}
 		return l.settled(t, c)
 	})
-	used := l.routes(t, c)[0].Sites[0]
 	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
+	once(t, func() error { return l.loseDeployment(t, c, server) })
+}
+
+// loseDeployment has both instances die that a chain uses, says where new connections do not flow around them in time, and waits
+// until they are made again.
+func (l *laboratory) loseDeployment(t *testing.T, c chainSpec, server netip.AddrPort) error {
+	t.Helper()
+	defer func() {
+		eventually(t, activation, func() error {
+			if found := len(l.instances(t, "split")); found != 4 {
+				return fmt.Errorf("%d healthy instances", found)
+			}
+			return l.settled(t, c)
+		})
+	}()
+	used := l.routes(t, c)[0].Sites[0]
 	for name, machine := range l.instances(t, "split") {
 		if strings.HasPrefix(name, "split-"+strings.TrimPrefix(used, "edge-")) {
 			if output, err := exec.Command("ip", "netns", "del", l.name+"."+machine).CombinedOutput(); err != nil {
@@ -144,25 +172,26 @@ func TestDeadDeploymentLosesItsRoutes(t *testing.T) {
 	}
 	died := time.Now()
 	last := l.lastFailure(t, "acme-host", server, 4500*time.Millisecond)
+	took := last.Sub(died).Round(time.Millisecond)
 	if last.IsZero() {
-		t.Error("no connection failed: the instances were not used before")
-	} else if took := last.Sub(died); took > rerouted {
-		t.Errorf("a connection begun %v after the instances' death failed, want none after %v", took.Round(time.Millisecond), rerouted)
+		return fmt.Errorf("no connection failed: the instances were not used before")
+	} else if took > rerouted {
 		l.logEvents(t, died)
-	} else {
-		t.Logf("the last connection that failed was begun %v after the instances' death", took.Round(time.Millisecond))
+		return fmt.Errorf("a connection begun %v after the instances' death failed, want none after %v", took, rerouted)
 	}
+	t.Logf("the last connection that failed was begun %v after the instances' death", took)
 	for _, route := range l.routes(t, c) {
 		if route.Sites[0] == used {
-			t.Errorf("the chain is still routed over %s", used)
+			return fmt.Errorf("the chain is still routed over %s", used)
 		}
 	}
 	ports := l.openAndClose(t, "acme-host", server, 40)
-	for name, n := range l.perInstance(t, "split", port, ports) {
+	for name, n := range l.perInstance(t, "split", server.Port(), ports) {
 		if strings.HasPrefix(name, "split-"+strings.TrimPrefix(used, "edge-")) {
-			t.Errorf("%s got %d new connections", name, n)
+			return fmt.Errorf("%s got %d new connections", name, n)
 		}
 	}
+	return nil
 }
 
 // logEvents tells what happened since a moment, for the log of a test that took too long.

@@ -41,14 +41,28 @@ func TestEncapsulationIsTheLinks(t *testing.T) {
 	l.apply(t, first("vxlan-gpe-nsh")+"---\n"+second("mpls-in-udp"))
 	time.Sleep(2 * time.Second)
 	f.checkStall(t, l)
-
-	file := filepath.Join(t.TempDir(), "wan.pcap")
-	capture := l.capture(t, "edge-west", file)
-	time.Sleep(time.Second)
-	capture()
+	eventually(t, activation, func() error {
+		return l.encapsulates(t, "edge-west", []string{
+			// One egress site: its number is 1. The firewall takes one off the service index, in either direction.
+			fmt.Sprintf("4790 %d 255", route.ChainLabel<<4|1),
+			fmt.Sprintf("4790 %d 254", (route.ChainLabel+1)<<4|1),
+			fmt.Sprintf("6635 %d,%d", route.ChainLabel, route.EgressLabel),
+			fmt.Sprintf("6635 %d,%d", route.ChainLabel+1, route.EgressLabel),
+		})
+	})
 	if err := f.end(); err != nil {
 		t.Error(err)
 	}
+}
+
+// encapsulates captures a site's wide-area side for a second, and says which of the descriptions no packet of the test has, and
+// which others there are.
+func (l *laboratory) encapsulates(t *testing.T, site string, want []string) error {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "wan.pcap")
+	capture := l.capture(t, site, file)
+	time.Sleep(time.Second)
+	capture()
 	output, err := exec.Command("tshark", "-r", file, "-Y", "tcp.port == 5350", "-T", "fields", "-E", "separator=/s",
 		"-e", "udp.dstport", "-e", "nsh.spi", "-e", "nsh.si", "-e", "mpls.label").Output()
 	if err != nil {
@@ -58,20 +72,14 @@ func TestEncapsulationIsTheLinks(t *testing.T) {
 	for _, line := range strings.Split(strings.TrimSpace(string(output)), "\n") {
 		seen[strings.Join(strings.Fields(line), " ")]++
 	}
-	// One egress site: its number is 1. The firewall takes one off the service index, in either direction.
-	want := []string{
-		fmt.Sprintf("4790 %d 255", route.ChainLabel<<4|1),
-		fmt.Sprintf("4790 %d 254", (route.ChainLabel+1)<<4|1),
-		fmt.Sprintf("6635 %d,%d", route.ChainLabel, route.EgressLabel),
-		fmt.Sprintf("6635 %d,%d", route.ChainLabel+1, route.EgressLabel),
-	}
 	for _, one := range want {
 		if seen[one] == 0 {
-			t.Errorf("no packet is %q; all: %v", one, seen)
+			return fmt.Errorf("no packet is %q; all: %v", one, seen)
 		}
 		delete(seen, one)
 	}
 	if len(seen) != 0 {
-		t.Errorf("other packets: %v", seen)
+		return fmt.Errorf("other packets: %v", seen)
 	}
+	return nil
 }

@@ -54,25 +54,17 @@ type flow struct {
 
 // flows are connections from one machine to an echo server.
 type flows struct {
-	all  []*flow
-	done sync.WaitGroup
-	stop context.CancelFunc
-	// heldUp is the longest that a sleeping goroutine was woken too late, in nanoseconds: what the machine adds to waits.
-	heldUp atomic.Int64
+	all     []*flow
+	done    sync.WaitGroup
+	stop    context.CancelFunc
+	machine *busyMachine
 	// lost is what was lost, and sentAgain how many segments were, before the last look.
 	lost      losses
 	sentAgain uint32
 }
 
-// watchMachine notes how late this process is woken.
-func (f *flows) watchMachine(ctx context.Context) {
-	const nap = 5 * time.Millisecond
-	for ctx.Err() == nil {
-		begun := time.Now()
-		time.Sleep(nap)
-		f.heldUp.Store(max(f.heldUp.Load(), int64(time.Since(begun)-nap)))
-	}
-}
+// patience is how long one exchange may take before something is broken rather than slow.
+const patience = 30 * time.Second
 
 // beat is how often each flow says something.
 const beat = 20 * time.Millisecond
@@ -81,13 +73,12 @@ const beat = 20 * time.Millisecond
 func startFlows(t *testing.T, l *laboratory, machine string, server netip.AddrPort, count int) *flows {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &flows{stop: cancel, lost: l.losses(t)}
-	go f.watchMachine(ctx)
+	f := &flows{stop: cancel, lost: l.losses(t), machine: watchMachine(ctx, t, l)}
 	t.Cleanup(func() { f.end() })
 	for range count {
 		one := &flow{}
 		l.inside(t, machine, func() (err error) {
-			dialer := net.Dialer{Timeout: 5 * time.Second, FallbackDelay: -1}
+			dialer := net.Dialer{Timeout: patience, FallbackDelay: -1}
 			one.connection, err = dialer.Dial("tcp", server.String())
 			return err
 		})
@@ -106,7 +97,7 @@ func (f *flow) talk(ctx context.Context) error {
 	for number := 0; ctx.Err() == nil; number++ {
 		begun := time.Now()
 		line := fmt.Sprintf("%d %s\n", number, f.Local)
-		if err := f.connection.SetDeadline(begun.Add(10 * time.Second)); err != nil {
+		if err := f.connection.SetDeadline(begun.Add(patience)); err != nil {
 			return err
 		}
 		if _, err := io.WriteString(f.connection, line); err != nil {
@@ -142,6 +133,7 @@ func (f *flows) end() error {
 
 // longest is the longest wait of any connection for an answer since the last call.
 func (f *flows) longest() time.Duration {
+	f.machine.restart()
 	var longest int64
 	for _, one := range f.all {
 		longest = max(longest, one.longest.Swap(0))
@@ -149,15 +141,24 @@ func (f *flows) longest() time.Duration {
 	return time.Duration(longest)
 }
 
+// stall is the longest wait since the last look, and the longest that may have been.
+func (f *flows) stall(t *testing.T) (waited, allowed time.Duration) {
+	t.Helper()
+	took := f.machine.took()
+	waited = f.longest()
+	t.Logf("longest wait: %s; the machine took up to %s", waited, took)
+	return waited, longestStall + took
+}
+
 // checkStall fails the test where a connection waited too long since the last look, and says what was lost or late.
 func (f *flows) checkStall(t *testing.T, l *laboratory) {
 	t.Helper()
-	longest, sentAgain, heldUp := f.longest(), f.retransmissions(t), time.Duration(f.heldUp.Swap(0))
-	t.Logf("longest wait: %s; the machine held this process up for %s", longest, heldUp)
-	if longest > longestStall+heldUp {
+	waited, allowed := f.stall(t)
+	sentAgain := f.retransmissions(t)
+	if waited > allowed {
 		time.Sleep(time.Second) // what forwarders tell is up to a second old
-		t.Errorf("a connection waited %s for an answer; %d segments were sent again; meanwhile:\n%s", longest, sentAgain-f.sentAgain,
-			l.losses(t).since(f.lost))
+		t.Errorf("a connection waited %s for an answer, on this machine %s are allowed; %d segments were sent again; meanwhile:\n%s",
+			waited, allowed, sentAgain-f.sentAgain, l.losses(t).since(f.lost))
 	}
 	f.lost, f.sentAgain = l.losses(t), sentAgain
 }
@@ -189,6 +190,14 @@ func (f *flows) answers() int64 {
 	return sum
 }
 
+// goOn says whether the connections came to so many answers each, on average, since there were before.
+func (f *flows) goOn(before int64, each int) error {
+	if got, want := f.answers()-before, int64(each*len(f.all)); got < want {
+		return fmt.Errorf("connections stand still: %d answers, want %d", got, want)
+	}
+	return nil
+}
+
 // locals are the clients' ports.
 func (f *flows) locals() map[uint16]bool {
 	ports := map[uint16]bool{}
@@ -200,11 +209,11 @@ func (f *flows) locals() map[uint16]bool {
 
 // connectOnce opens a connection, exchanges one line and closes it; it returns the local port.
 func (l *laboratory) connectOnce(machine string, server netip.AddrPort) (uint16, error) {
-	return l.connectWithin(machine, server, 5*time.Second)
+	return l.connectWithin(machine, server, patience)
 }
 
 // connectWithin is connectOnce with a limit of time.
-func (l *laboratory) connectWithin(machine string, server netip.AddrPort, patience time.Duration) (uint16, error) {
+func (l *laboratory) connectWithin(machine string, server netip.AddrPort, limit time.Duration) (uint16, error) {
 	namespace, err := hostnet.OpenNamespace(l.name + "." + machine)
 	if err != nil {
 		return 0, err
@@ -212,7 +221,7 @@ func (l *laboratory) connectWithin(machine string, server netip.AddrPort, patien
 	defer namespace.Close()
 	var connection net.Conn
 	err = namespace.Do(func() (err error) {
-		dialer := net.Dialer{Timeout: patience, FallbackDelay: -1}
+		dialer := net.Dialer{Timeout: limit, FallbackDelay: -1}
 		connection, err = dialer.Dial("tcp", server.String())
 		return err
 	})
@@ -220,7 +229,7 @@ func (l *laboratory) connectWithin(machine string, server netip.AddrPort, patien
 		return 0, err
 	}
 	defer connection.Close()
-	if err := connection.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := connection.SetDeadline(time.Now().Add(limit)); err != nil {
 		return 0, err
 	}
 	if _, err := io.WriteString(connection, "hello\n"); err != nil {

@@ -100,7 +100,7 @@ func TestLaboratoriesRunSideBySide(t *testing.T) {
 	more.must(t, "lab", "up", "-f", moreFile)
 	one.must(t, "lab", "down", "--lab", one.name)
 	checkNoTrace(t, one)
-	more.mustRun(t, "a", "ping", "-c", "1", "-W", "2", "198.18.1.2")
+	more.mustRun(t, "a", "ping", "-c", "1", "-W", "10", "198.18.1.2")
 }
 
 // TestUnderlayHasTheLatencyAndRateOfTheFile: between the two sites they are 2 ms and 100 Mbit/s.
@@ -110,18 +110,24 @@ func TestUnderlayHasTheLatencyAndRateOfTheFile(t *testing.T) {
 	const share = 1448.0 / 1514
 	l, file := smallLab(t, "line")
 	l.must(t, "lab", "up", "-f", file)
-	if got := l.roundTrip(t, "a", "198.18.1.2"); got < 2*latency || got > 2*(latency+0.3) {
-		t.Errorf("a round trip takes %.2f ms, want %d", got, 2*latency)
-	}
+	once(t, func() error {
+		if got := l.leastRoundTrip(t, "a", "198.18.1.2"); got < 2*latency || got > 2*(latency+0.3) {
+			return fmt.Errorf("the shortest round trip takes %.2f ms, want %d", got, 2*latency)
+		}
+		return nil
+	})
 	// Both interfaces of a site are on one Ethernet; the bus must not come to the forwarder's.
 	own := strings.Fields(l.mustRun(t, "a", "ip", "-brief", "link", "show", "control0"))[2]
 	if known := l.mustRun(t, "b", "ip", "neighbour", "show", "198.18.1.1"); !strings.Contains(known, own) {
 		t.Errorf("b knows a's control0, %s, as %s", own, known)
 	}
 	for _, ends := range [][3]string{{"a", "b", "198.18.1.2"}, {"b", "a", "198.18.1.1"}} {
-		if got := l.transfer(t, ends[0], ends[1], ends[2]); got < 0.9*rate*share || got > rate {
-			t.Errorf("from %s to %s pass %.1f Mbit/s, want %.1f", ends[0], ends[1], got, rate*share)
-		}
+		once(t, func() error {
+			if got := l.transfer(t, ends[0], ends[1], ends[2]); got < 0.9*rate*share || got > rate {
+				return fmt.Errorf("from %s to %s pass %.1f Mbit/s, want %.1f", ends[0], ends[1], got, rate*share)
+			}
+			return nil
+		})
 	}
 }
 

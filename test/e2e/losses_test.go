@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 )
 
 // losses are everything that says why a packet was lost or late, by name: the drop counters of the forwarders, of the
@@ -27,9 +26,9 @@ func (l *laboratory) losses(t *testing.T) losses {
 			}
 		}
 	}
-	for _, process := range l.processes(t) {
-		if process == "underlay" || strings.HasPrefix(process, "forwarder-") {
-			found[process+" waited for a processor, ms"] = uint64(l.record(t, process).delay().Milliseconds())
+	for name, process := range l.onTheWay() {
+		for _, waited := range process.delays() {
+			found[name+" waited for a processor, ms"] += uint64(waited.Milliseconds())
 		}
 	}
 	l.underlayLosses(t, found)
@@ -62,16 +61,6 @@ func (l *laboratory) underlayLosses(t *testing.T, to losses) {
 			add(fmt.Sprintf("underlay %v to %v ", line["from"], line["to"]), line)
 		}
 	}
-}
-
-// delay is how long a process has been ready to run and had no processor.
-func (r runRecord) delay() time.Duration {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/schedstat", r.PID))
-	if err != nil { // it has just been killed
-		return 0
-	}
-	nanoseconds, _ := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
-	return time.Duration(nanoseconds)
 }
 
 // backlogDrops are packets of the whole machine that came to a processor faster than it could take them.

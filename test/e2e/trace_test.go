@@ -62,7 +62,7 @@ func TestTraceSendsAPacket(t *testing.T) {
 		if port != leaving {
 			t.Errorf("a packet came out to port %d, only that to %d may", port, leaving)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(patience):
 		t.Error("the packet that may leave did not come out")
 	}
 	select {

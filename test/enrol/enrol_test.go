@@ -126,9 +126,9 @@ func (m *machine) start(words ...string) (log *output, stop func()) {
 
 func (m *machine) eventually(what string, log *output, holds func() bool) {
 	m.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
-			m.t.Fatalf("not within 30 s: %s\n%s", what, log.text.String())
+			m.t.Fatalf("not within a minute: %s\n%s", what, log.text.String())
 		}
 	}
 }

@@ -145,14 +145,43 @@ fn host(name: &str, site: &str, port: &str, v4: &str, v6: &str) {
     }
 }
 
-/// Makes everything of the picture. `wan_mtu` is the underlay's.
-pub fn build(wan_mtu: u32) {
+fn namespaces(names: &[&str]) {
     run("mount -t tmpfs none /run");
     std::fs::create_dir("/run/netns").expect("/run is empty");
-    for name in ["office", "internet", "east", "west", "firewall"] {
+    for name in names {
         run(&format!("ip netns add {name}"));
         run(&format!("ip -n {name} link set lo up"));
     }
+}
+
+/// Makes one forwarder's part alone: `office` and `internet` are behind its ports `lan` and `net`.
+#[allow(dead_code, reason = "most tests want two forwarders")]
+pub fn build_one() {
+    namespaces(&["office", "internet", "east"]);
+    inside(
+        "east",
+        "sysctl -q -w net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1",
+    );
+    for name in ["office", "internet"] {
+        inside(
+            name,
+            "sysctl -q -w net.ipv6.conf.all.accept_dad=0 net.ipv6.conf.default.accept_dad=0",
+        );
+    }
+    host("office", "east", "lan", "10.1.0.2/24", "2001:db8:1::2/64");
+    host(
+        "internet",
+        "east",
+        "net",
+        "203.0.113.2/24",
+        "2001:db8:2::2/64",
+    );
+}
+
+/// Makes everything of the picture. `wan_mtu` is the underlay's.
+#[allow(dead_code, reason = "some tests do with one forwarder")]
+pub fn build(wan_mtu: u32) {
+    namespaces(&["office", "internet", "east", "west", "firewall"]);
     for forwarder in ["east", "west"] {
         // The kernel beside a forwarder stays silent.
         inside(

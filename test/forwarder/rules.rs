@@ -53,6 +53,7 @@ fn base(
             address: format!("198.18.0.{}", peer.1),
             encapsulation: variant.encapsulation.into(),
             alive: true,
+            ..Default::default()
         }],
         ..Default::default()
     }
@@ -209,5 +210,6 @@ fn attachment(id: &str, port: &str, macs: [[u8; 6]; 2], variant: Variant) -> con
         chain_label: CHAIN,
         egress_label: EGRESS,
         stage: 1,
+        ..Default::default()
     }
 }

@@ -162,11 +162,50 @@ fn await_applied(generation: u64) {
 }
 
 fn forwarder(name: &str, workers: usize) -> Background {
+    forwarder_with(name, workers, "")
+}
+
+fn forwarder_with(name: &str, workers: usize, more: &str) -> Background {
     let line = format!(
-        "{PROGRAM} --site {name} --name f1 --rules /run/{name}.pb --status /run/{name}.status.pb --metrics off \
+        "{PROGRAM} {more} --site {name} --name f1 --rules /run/{name}.pb --status /run/{name}.status.pb --metrics off \
          --flow-directory /run/{name}.flows --workers {workers}"
     );
     Background::start(name, &line)
+}
+
+/// The processors that this process may run on.
+fn allowed_cores() -> Vec<String> {
+    let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)).expect("it is told");
+    let is_set = |&core: &usize| allowed.is_set(core).unwrap_or(false);
+    let cores = (0..nix::sched::CpuSet::count()).filter(is_set);
+    cores.map(|core| core.to_string()).collect()
+}
+
+/// Whether a process sleeps in flock(2).
+fn waits_for_lock(process: u32) -> bool {
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let process = process.to_string();
+    locks
+        .lines()
+        .any(|line| line.contains("->") && line.split_whitespace().any(|word| word == process))
+}
+
+/// The processors that a process's workers may run on, in their order.
+fn bound_to(process: u32) -> Vec<String> {
+    let mut found = Vec::new();
+    for task in fs::read_dir(format!("/proc/{process}/task")).expect("it runs") {
+        let task = task.expect("it can be read").path();
+        let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
+        let status = fs::read_to_string(task.join("status")).unwrap_or_default();
+        let allowed = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        if let (Some(number), Some(allowed)) = (name.trim().strip_prefix("worker-"), allowed) {
+            found.push((number.to_string(), allowed.trim().to_string()));
+        }
+    }
+    found.sort();
+    found.into_iter().map(|(_, allowed)| allowed).collect()
 }
 
 fn ports(answer: &str) -> BTreeSet<u16> {
@@ -245,6 +284,20 @@ fn connections_keep_their_instance_with_two_workers() {
         );
         assert_eq!(&seen_by("firewall"), first);
     }
+    // One that waits takes over when the other is killed, and binds its workers to processors.
+    let cores = allowed_cores();
+    let list = format!("--spare --cores {},{}", cores[1], cores[0]);
+    let spare = forwarder_with("west", 2, &list);
+    eventually("the spare waits for the lock", || {
+        waits_for_lock(spare.id())
+    });
+    fs::remove_file("/run/west.status.pb").expect("it has reported");
+    drop(west);
+    west = spare;
+    await_applied(2);
+    assert_eq!(ports(&client.ask("ask")), more, "the spare took over");
+    assert_eq!(&seen_by("firewall"), first);
+    assert_eq!(bound_to(west.id()), [cores[1].clone(), cores[0].clone()]);
     let statuses = ["east", "west"].map(status);
     let handed = statuses
         .iter()

@@ -174,12 +174,12 @@ func (s *site) ended(name string) bool {
 
 func (s *site) eventually(what string, holds func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if holds() {
 			return
 		}
 	}
-	s.t.Fatalf("not within 20 s: %s", what)
+	s.t.Fatalf("not within a minute: %s", what)
 }
 
 func (s *site) tell(key string, record proto.Message) {

@@ -125,10 +125,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
         rows::latency::measure(&bench, &mut results);
     }
     if wanted("two_cores") {
-        results.leave_out(
-            "two_cores",
-            "cargo bench -p switchboard-forwarder --bench workers measures it",
-        );
+        rows::two_cores::measure(&bench, &mut results);
     }
     results.write(&arguments.output, arguments.only.as_deref());
     figures::draw(&results, &arguments.output);

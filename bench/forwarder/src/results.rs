@@ -13,6 +13,8 @@ pub enum Better {
 
 /// Figures collected so far.
 pub struct Results {
+    /// What is measured; each figure says it, as figures of several runs come together in the file.
+    commit: String,
     load_before: String,
     figures: Vec<Value>,
     left_out: Map<String, Value>,
@@ -22,6 +24,16 @@ pub struct Results {
 fn load_average() -> String {
     std::fs::read_to_string("/proc/loadavg")
         .map_or_else(|_| "unknown".into(), |text| text.trim().into())
+}
+
+fn commit() -> String {
+    std::process::Command::new("git")
+        .args(["describe", "--always", "--dirty", "--abbrev=12"])
+        .output()
+        .map_or_else(
+            |_| "unknown".into(),
+            |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        )
 }
 
 fn machine() -> String {
@@ -56,6 +68,7 @@ impl Results {
             "figure", "value", "unit", "peer", "peer value", "ratio"
         );
         Results {
+            commit: commit(),
             load_before: load_average(),
             figures: Vec::new(),
             left_out: Map::new(),
@@ -66,8 +79,9 @@ impl Results {
     /// Adds a figure without a peer.
     pub fn figure(&mut self, name: &str, value: f64, unit: &str) {
         println!("{name:<22} {value:>10.2} {unit}");
-        self.figures
-            .push(json!({"name": name, "value": rounded(value), "unit": unit}));
+        self.figures.push(
+            json!({"name": name, "value": rounded(value), "unit": unit, "commit": self.commit}),
+        );
     }
 
     /// Adds a figure and its peer's; the ratio is how many times better ours is.
@@ -86,7 +100,7 @@ impl Results {
         println!("{name:<22} {value:>10.2} {unit:<10} {peer:<24} {peer_value:>10.2} {ratio:>8.3}");
         self.figures.push(json!({
             "name": name, "value": rounded(value), "unit": unit,
-            "peer": peer, "peer_value": rounded(peer_value), "ratio": rounded(ratio),
+            "peer": peer, "peer_value": rounded(peer_value), "ratio": rounded(ratio), "commit": self.commit,
         }));
     }
 
@@ -110,25 +124,19 @@ impl Results {
 
     /// Writes the file. Where only some `rows` were measured, what it held of others stays.
     pub fn write(&mut self, path: &str, rows: Option<&[String]>) {
-        let commit = std::process::Command::new("git")
-            .args(["describe", "--always", "--dirty", "--abbrev=12"])
-            .output()
-            .map_or_else(
-                |_| "unknown".into(),
-                |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
-            );
         let mut runs = Vec::new();
         if rows.is_some() {
             runs = self.take_over(path);
         }
         runs.push(json!({
             "rows": rows.map_or("all".to_string(), |rows| rows.join(",")),
-            "commit": commit,
+            "commit": self.commit,
+            "machine": machine(),
             "load_average": {"before": self.load_before, "after": load_average()},
         }));
         let document = json!({
             "bench": "forwarder",
-            "commit": commit,
+            "commit": self.commit,
             "machine": machine(),
             "figures": self.figures,
             "left_out": self.left_out,

@@ -42,6 +42,7 @@ pub fn set() -> contract::RuleSet {
             address: "198.18.0.2".into(),
             encapsulation: contract::Encapsulation::VxlanMpls.into(),
             alive: true,
+            ..Default::default()
         }],
         attachments: vec![contract::Attachment {
             id: "firewall".into(),

@@ -17,6 +17,10 @@ impl Substitute<Ipv4Key> for Always {
     fn look_up(&self, _: &[Ipv4Key], results: &mut [Option<Hops>]) {
         results.fill(Some(self.0));
     }
+
+    fn keeps_notes(&self) -> bool {
+        false
+    }
 }
 
 impl Substitute<Ipv4Key> for RteHash {

@@ -1,7 +1,7 @@
 //! Figures 12a–c and 13a: throughput and latency of the algorithms.
 
 use te::generate::Options;
-use te::heuristic::{self, Heuristic};
+use te::heuristic::Heuristic;
 use te::instance::{Demand, Instance};
 use te::lp;
 use te::model::Model;
@@ -9,7 +9,7 @@ use te::result::figures;
 use te::solution::{Objective, Status};
 
 use crate::chart::{Figure, Series};
-use crate::workload::{GAP, Setup, options};
+use crate::workload::{GAP, Setup, options, route};
 
 /// What routes a workload.
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ fn factor(setup: &Setup, model: &Model, scheme: Scheme) -> f64 {
         Scheme::Exact => setup.watched("SB-LP", |monitor| {
             lp::solve(model, &instance, Objective::Scale, &options(GAP), monitor)
         }),
-        Scheme::Heuristic(h) => heuristic::solve(model, &instance, h, Objective::Scale),
+        Scheme::Heuristic(h) => route(model, &instance, h, Objective::Scale),
     };
     solved.expect("every chain has a route").value
 }
@@ -140,7 +140,7 @@ fn mean_latency(setup: &Setup, model: &Model, scheme: Scheme) -> Option<f64> {
         Scheme::Exact => setup.watched("SB-LP", |monitor| {
             lp::solve(model, &instance, Objective::Latency, &options(GAP), monitor)
         }),
-        Scheme::Heuristic(h) => heuristic::solve(model, &instance, h, Objective::Latency),
+        Scheme::Heuristic(h) => route(model, &instance, h, Objective::Latency),
     };
     let solution = solved.ok().filter(|s| s.status != Status::Partial)?;
     Some(figures(model, &instance, &solution).mean_latency_ms)

@@ -1,7 +1,7 @@
 //! Figures 13b and 13c: what planning gains over adding capacity or sites without a plan.
 
 use te::generate::Division;
-use te::heuristic::{self, Heuristic};
+use te::heuristic::Heuristic;
 use te::instance::{Demand, Instance};
 use te::model::{Deployment, Model};
 use te::plan::{cloud as cloud_plan, placement as placing};
@@ -9,7 +9,7 @@ use te::random::Random;
 use te::solution::Objective;
 
 use crate::chart::{Figure, Series};
-use crate::workload::{Setup, options};
+use crate::workload::{Setup, options, route};
 
 const ADDED: [f64; 4] = [0.25, 0.5, 1.0, 2.0];
 const NEW_SITES: [f64; 3] = [1.0, 2.0, 4.0];
@@ -122,7 +122,7 @@ fn fastest(model: &Model) -> f64 {
         .capacity
         .iter_mut()
         .for_each(|c| *c = f64::INFINITY);
-    heuristic::solve(model, &instance, Heuristic::DpLatency, Objective::Latency)
+    route(model, &instance, Heuristic::DpLatency, Objective::Latency)
         .expect("every chain has a route")
         .value
 }

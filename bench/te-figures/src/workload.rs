@@ -4,9 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use te::error::Infeasible;
 use te::generate::{Options, generate};
+use te::heuristic::{self, Heuristic};
+use te::instance::Instance;
 use te::lp::{self, Monitor, Progress};
 use te::model::{Ends, Model};
+use te::solution::{Objective, Solution};
 
 use crate::chart::{Figure, Series};
 
@@ -142,11 +146,29 @@ fn widen_access(model: &mut Model) {
     }
 }
 
-/// Options of the exact solver. No solve comes near the limit of time, so that nothing depends on it.
+/// Options of a solver. No solve comes near the limit of time, so that nothing depends on it.
 pub fn options(gap: f64) -> lp::Options {
     lp::Options {
         gap,
         time_limit: Duration::from_secs(3600),
         threads: 1,
     }
+}
+
+/// Routes by a heuristic, which no limit of time stops.
+pub fn route(
+    model: &Model,
+    instance: &Instance,
+    heuristic: Heuristic,
+    objective: Objective,
+) -> Result<Solution, Infeasible> {
+    let monitor = Monitor::default();
+    heuristic::solve(
+        model,
+        instance,
+        heuristic,
+        objective,
+        &options(GAP),
+        &monitor,
+    )
 }

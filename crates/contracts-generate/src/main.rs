@@ -10,6 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .ok_or("usage: contracts-generate OUTPUT_DIRECTORY")?;
     let files = [
         "switchboard/forwarder/v1/rules.proto",
+        "switchboard/forwarder/v1/flows.proto",
         "switchboard/forwarder/v1/status.proto",
     ];
     std::fs::create_dir_all(&output)?;

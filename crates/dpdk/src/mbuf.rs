@@ -26,8 +26,14 @@ pub(crate) struct RawMbuf {
 }
 
 const VLAN_STRIPPED: u64 = 1 << 6;
+/// The packet is of several segments; `hash[0]`, which is the application's to use, says how long their payloads are.
+const SEGMENTED: u64 = 1 << 50;
+/// Bytes in front of a packet that is put into a buffer.
+const HEADROOM: u16 = 128;
 /// Bytes of a line of the cache.
 const CACHE_LINE: usize = 64;
+/// From the start of a buffer to the packet in it, as ports receive: `struct rte_mbuf` and the headroom.
+const FIRST_BYTE: usize = 128 + 128;
 
 #[inline]
 fn fetch_to_write(address: *mut u8) {
@@ -222,53 +228,111 @@ impl Mbuf {
         true
     }
 
-    /// Asks the cache for the packet's first bytes, and for the line of headroom in front of them.
+    /// [`Mbuf::reframe`] that returns the `N` bytes that were added in front; nothing when there is no room for them.
+    #[inline]
+    pub fn reframe_with<const N: usize>(
+        &mut self,
+        skip: usize,
+        length: usize,
+    ) -> Option<&mut [u8; N]> {
+        let raw = self.raw_mut();
+        let inside = skip
+            .checked_add(length)
+            .is_some_and(|end| end <= usize::from(raw.data_len));
+        if !inside {
+            return match self.reframe(skip, length, N) {
+                true => self.data_mut().first_chunk_mut(),
+                false => None,
+            };
+        }
+        let start = (usize::from(raw.data_off) + skip).checked_sub(N)?;
+        if N + length > 0xffff {
+            return None;
+        }
+        raw.data_off = start as u16;
+        raw.data_len = (N + length) as u16;
+        raw.pkt_len = (N + length) as u32;
+        // SAFETY: these bytes lie in the buffer: DPDK keeps `data_off` + `data_len` within it, and they are as long as
+        // the packet at least. They are not shared, as nothing here clones mbufs.
+        Some(unsafe { &mut *raw.buf_addr.add(start).cast() })
+    }
+
+    /// Asks the cache for what describes the packet, for its first bytes, and for the line of headroom in front of them,
+    /// where the bytes of a buffer of [`Pool`] lie that was just received: nothing is read for it.
     #[inline]
     pub fn prefetch(&self) {
+        let description = self.0.as_ptr().cast::<u8>();
+        prefetch_line(description);
+        prefetch_line(description.wrapping_add(FIRST_BYTE));
+        prefetch_line(description.wrapping_add(FIRST_BYTE - CACHE_LINE));
+    }
+
+    /// The same, to change it all: for packets that another processor had last.
+    #[inline]
+    pub fn prefetch_to_write(&self) {
+        let description = self.0.as_ptr().cast::<u8>();
+        fetch_to_write(description);
+        fetch_to_write(description.wrapping_add(FIRST_BYTE));
+        fetch_to_write(description.wrapping_add(FIRST_BYTE - CACHE_LINE));
+    }
+
+    /// Whether the packet is nothing out of the ordinary: no tag was taken out of it, and it is one segment.
+    #[inline]
+    pub fn is_ordinary(&self) -> bool {
+        self.raw().ol_flags & (VLAN_STRIPPED | SEGMENTED) == 0
+    }
+
+    /// Bytes of payload in each of the segments that the packet is to be cut into; 0 when it is one.
+    #[inline]
+    pub fn segment_size(&self) -> u16 {
         let raw = self.raw();
-        let start = raw.buf_addr.wrapping_add(usize::from(raw.data_off));
-        prefetch_line(start);
-        prefetch_line(start.wrapping_sub(CACHE_LINE));
+        match raw.ol_flags & SEGMENTED {
+            0 => 0,
+            _ => raw.hash[0] as u16,
+        }
     }
 
-    /// Asks the cache for what says where the packet is.
-    #[inline]
-    pub fn prefetch_description(&self) {
-        prefetch_line(self.0.as_ptr().cast());
+    /// Says that the packet is to be cut into segments of `size` bytes of payload; 0 when it is one.
+    pub fn set_segment_size(&mut self, size: u16) {
+        let raw = self.raw_mut();
+        raw.ol_flags &= !SEGMENTED;
+        if size > 0 {
+            raw.ol_flags |= SEGMENTED;
+            raw.hash[0] = size.into();
+        }
     }
 
-    /// Asks the cache for what describes the packet, to change it. For packets that another processor had last.
-    #[inline]
-    pub fn fetch_description(&self) {
-        fetch_to_write(self.0.as_ptr().cast());
-    }
-
-    /// Asks the cache for the packet's first bytes and those in front of them, to change them; the description should be
-    /// there ([`Mbuf::fetch_description`]).
-    #[inline]
-    pub fn fetch_start(&self) {
+    /// The bytes a packet can have: what is there already, behind room for headers. [`Mbuf::fill`] makes a packet of the first.
+    pub fn room(&mut self) -> &mut [u8] {
         let raw = self.raw();
-        let start = raw.buf_addr.wrapping_add(usize::from(raw.data_off));
-        fetch_to_write(start);
-        fetch_to_write(start.wrapping_sub(CACHE_LINE));
+        let headroom = HEADROOM.min(raw.buf_len);
+        // SAFETY: the buffer has `buf_len` bytes, of memory that DPDK mapped with a value; it is not shared.
+        unsafe {
+            slice::from_raw_parts_mut(
+                raw.buf_addr.add(usize::from(headroom)),
+                usize::from(raw.buf_len - headroom),
+            )
+        }
     }
 
-    /// Whether the device took an IEEE 802.1Q tag out of the frame.
-    #[inline]
-    pub fn has_stripped_vlan(&self) -> bool {
-        self.raw().ol_flags & VLAN_STRIPPED != 0
+    /// Makes a packet of the first bytes of [`Mbuf::room`]; false, and nothing changed, when there are fewer.
+    pub fn fill(&mut self, length: usize) -> bool {
+        let raw = self.raw_mut();
+        let headroom = HEADROOM.min(raw.buf_len);
+        if length > usize::from(raw.buf_len - headroom) {
+            return false;
+        }
+        raw.data_off = headroom;
+        raw.data_len = length as u16;
+        raw.pkt_len = length as u32;
+        true
     }
 
     /// Replaces the packet; false, and nothing changed, when it does not fit behind the headroom.
     pub fn set(&mut self, bytes: &[u8]) -> bool {
-        let raw = self.raw_mut();
-        let headroom = 128u16.min(raw.buf_len);
-        if bytes.len() > usize::from(raw.buf_len - headroom) {
+        if !self.fill(bytes.len()) {
             return false;
         }
-        raw.data_off = headroom;
-        raw.data_len = bytes.len() as u16;
-        raw.pkt_len = bytes.len() as u32;
         self.data_mut().copy_from_slice(bytes);
         true
     }
@@ -276,8 +340,8 @@ impl Mbuf {
     /// Identifier of the IEEE 802.1Q tag that the device took out of the frame, if it did.
     #[inline]
     pub fn stripped_vlan(&self) -> Option<u16> {
-        self.has_stripped_vlan()
-            .then_some(self.raw().vlan_tci & 0x0fff)
+        let raw = self.raw();
+        (raw.ol_flags & VLAN_STRIPPED != 0).then_some(raw.vlan_tci & 0x0fff)
     }
 
     /// Identifier of the IEEE 802.1Q tag that the device took out of the frame; it forgets it.
@@ -287,7 +351,7 @@ impl Mbuf {
         if raw.ol_flags & VLAN_STRIPPED == 0 {
             return None;
         }
-        raw.ol_flags = 0;
+        raw.ol_flags &= !VLAN_STRIPPED;
         Some(raw.vlan_tci & 0x0fff)
     }
 

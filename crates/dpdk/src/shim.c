@@ -20,8 +20,10 @@ _Static_assert(offsetof(struct rte_mbuf, ol_flags) == 24, "ol_flags");
 _Static_assert(offsetof(struct rte_mbuf, pkt_len) == 36, "pkt_len");
 _Static_assert(offsetof(struct rte_mbuf, data_len) == 40, "data_len");
 _Static_assert(offsetof(struct rte_mbuf, vlan_tci) == 42, "vlan_tci");
+_Static_assert(offsetof(struct rte_mbuf, hash.usr) == 44, "hash.usr");
 _Static_assert(offsetof(struct rte_mbuf, buf_len) == 54, "buf_len");
 _Static_assert(RTE_MBUF_F_RX_VLAN_STRIPPED == 1ULL << 6, "RTE_MBUF_F_RX_VLAN_STRIPPED");
+_Static_assert(RTE_MBUF_F_TX_TCP_SEG == 1ULL << 50, "RTE_MBUF_F_TX_TCP_SEG");
 
 int sb_eal_init(int argc, char **argv) {
 	return rte_eal_init(argc, argv) < 0 ? -rte_errno : 0;
@@ -32,7 +34,10 @@ int sb_eal_cleanup(void) {
 }
 
 struct rte_mempool *sb_pool_create(const char *name, unsigned count, uint16_t data_room) {
-	return rte_pktmbuf_pool_create(name, count, 256, 0, data_room, rte_socket_id());
+	/* What each thread may keep for itself; a small pool must not end up there. */
+	unsigned kept = RTE_MIN(256u, count / 8);
+
+	return rte_pktmbuf_pool_create(name, count, kept, 0, data_room, rte_socket_id());
 }
 
 unsigned sb_pool_available(const struct rte_mempool *pool) {

@@ -140,6 +140,9 @@ impl Chooser {
 
     fn winner(&self, cell: u64) -> Option<u16> {
         let (first, others) = self.candidates.split_first()?;
+        if others.is_empty() {
+            return Some(first.index);
+        }
         let mut best = (first, draw(first.key, cell));
         for candidate in others {
             let drawn = draw(candidate.key, cell);

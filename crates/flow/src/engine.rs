@@ -87,6 +87,8 @@ pub(crate) enum Picked {
     #[cfg(target_arch = "x86_64")]
     Avx512(crate::x86::Avx512),
     #[cfg(target_arch = "x86_64")]
+    Avx2(crate::x86::Avx2),
+    #[cfg(target_arch = "x86_64")]
     Aes(crate::x86::Aes),
     Portable(SipHash13),
 }
@@ -97,7 +99,8 @@ impl Picked {
         if function == HashFunction::Detect {
             let avx512 = || crate::x86::Avx512::detect(key).map(Self::Avx512);
             let aes = || crate::x86::Aes::detect(key).map(Self::Aes);
-            if let Some(picked) = avx512().or_else(aes) {
+            let avx2 = || crate::x86::Avx2::detect(key).map(Self::Avx2);
+            if let Some(picked) = avx512().or_else(avx2).or_else(aes) {
                 return picked;
             }
         }
@@ -111,7 +114,7 @@ impl Picked {
     pub(crate) fn family(&self) -> u32 {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) | Self::Aes(_) => 1,
+            Self::Avx512(_) | Self::Avx2(_) | Self::Aes(_) => 1,
             Self::Portable(_) => 2,
         }
     }
@@ -132,6 +135,8 @@ impl Picked {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx512(engine) => engine.run(task),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(engine) => engine.run(task),
             #[cfg(target_arch = "x86_64")]
             Self::Aes(engine) => engine.run(task),
             Self::Portable(engine) => task.run(engine),
@@ -217,6 +222,29 @@ mod tests {
 
         fn run<E: Engine>(self, engine: E) {
             agree(engine);
+            agree_on_several(engine);
+        }
+    }
+
+    /// Several keys at once come to the same as one by one.
+    fn agree_on_several(engine: impl Engine) {
+        let mixer = Mixer {
+            multiplier: 0x9e37_79b9_7f4a_7c15,
+        };
+        for buckets in [4096, 5000, 8191] {
+            let shape = Shape::new(buckets);
+            let keys: [Ipv4Key; 11] = std::array::from_fn(|at| {
+                let word = (at as u32 + buckets).wrapping_mul(0x85eb_ca6b);
+                Ipv4Key::new(at as u16, word, !word, 17, word as u16, (word >> 16) as u16)
+            });
+            let none = mixer.probe(engine, &keys[0]).0;
+            let (mut wanted, mut numbers) = ([none; 11], [[0; 2]; 11]);
+            engine.probe4_each(mixer, shape, &keys, &mut wanted, &mut numbers);
+            for (at, key) in keys.iter().enumerate() {
+                let (one, hashes) = mixer.probe(engine, key);
+                assert_eq!(wanted[at], one, "{key:?} of {buckets} buckets");
+                assert_eq!(numbers[at], hashes.map(|hash| shape.bucket(hash)));
+            }
         }
     }
 
@@ -276,10 +304,14 @@ mod tests {
     fn every_engine_finds_the_slot_that_equals_in_all_bits_that_count() {
         agree(Plain);
         agree(SipHash13::new([1; 16]));
+        agree_on_several(SipHash13::new([1; 16]));
         #[cfg(target_arch = "x86_64")]
         {
             if let Some(aes) = crate::x86::Aes::detect([1; 16]) {
                 aes.run(Agree);
+            }
+            if let Some(avx2) = crate::x86::Avx2::detect([1; 16]) {
+                avx2.run(Agree);
             }
             if let Some(avx512) = crate::x86::Avx512::detect([1; 16]) {
                 avx512.run(Agree);

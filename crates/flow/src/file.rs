@@ -15,6 +15,7 @@ use crate::key::FlowKey;
 use crate::memory::{HUGE, Memory, Pages, ReserveError};
 use crate::shape::{MAX_BUCKETS, MIN_BUCKETS, Shape};
 use crate::table::FlowTable;
+use crate::timers::Units;
 
 /// A file cannot be gone on with. What it holds is of no use; another is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +68,7 @@ impl<K: FlowKey> FlowTable<K> {
             bucket: size_of::<K::Bucket>() as u32,
             hash_family: table.engine.family(),
             buckets,
+            is_mixed: false,
             bound: config.memory_limit as u64,
             hash_key: config.hash_key,
             timeouts: config.timeouts,
@@ -116,6 +118,9 @@ impl<K: FlowKey> FlowTable<K> {
             return Err(no_room(Self::bytes(buckets)).into());
         }
         table.take_stock();
+        if description.is_mixed {
+            table.begin_retiming(Units::ALL);
+        }
         Ok(table)
     }
 

@@ -164,6 +164,16 @@ impl Ipv4Key {
         }
     }
 
+    /// Source and destination, each its address with its port behind it.
+    #[inline(always)]
+    pub const fn ends(&self) -> [u64; 2] {
+        let (source, destination) = (self.addresses >> 32, self.addresses & 0xffff_ffff);
+        [
+            source << 16 | self.head & 0xffff,
+            destination << 16 | self.head >> 16 & 0xffff,
+        ]
+    }
+
     /// The source address in forward orientation.
     pub const fn source(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits((self.addresses >> 32) as u32)

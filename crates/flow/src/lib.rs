@@ -50,6 +50,7 @@ mod lookup;
 mod memory;
 mod notes;
 mod probe;
+mod retime;
 mod room;
 mod scan;
 mod shape;
@@ -75,5 +76,5 @@ pub use state::{Direction, State};
 pub use stats::{Counters, Stats};
 #[cfg(feature = "substitute")]
 pub use substitute::Substitute;
-pub use table::{FlowTable, Insertion, Ipv4Table, Ipv6Table};
+pub use table::{FlowTable, Insertion, Ipv4Table, Ipv6Table, Noting};
 pub use timers::{InvalidTimeout, MAX_IDLE, Timeouts};

@@ -181,6 +181,9 @@ impl<K: FlowKey> FlowTable<K> {
         for &i in &missed[..misses] {
             let i = usize::from(i) % BURST;
             results[i] = look(engine, lines, &wanted[i], buckets[i][1], SECOND);
+            if results[i].is_none() {
+                self.expect(engine, buckets[i]);
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! ([`crate::description`]), and the file grows ahead of the buckets, so that a file system without room shows as an error here
 //! and not as a signal.
 //!
-//! This is one of the crate's two files with unsafe code. Invariants: `base` points to `capacity` buckets of zeroed
+//! Unsafe code is in this file and in [`crate::x86`], nowhere else in the crate. Invariants: `base` points to `capacity` buckets of zeroed
 //! or since written memory that this value alone owns, aligned to 64 bytes, until it is dropped; every bit pattern
 //! is a valid bucket ([`Plain`]).
 

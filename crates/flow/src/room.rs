@@ -7,8 +7,8 @@ use crate::key::FlowKey;
 use crate::probe::Hashes;
 use crate::table::FlowTable;
 
-/// The table grows when more than this share of its slots is in use: 26.3 bytes per IPv4 entry.
-pub(crate) const COMFORTABLE: (usize, usize) = (13, 16);
+/// The table grows when more than this share of its slots is in use: 28.4 bytes per IPv4 entry.
+pub(crate) const COMFORTABLE: (usize, usize) = (12, 16);
 /// Buckets that a search for a free slot may visit, at most and at least. Every search that fails at the bound
 /// halves the effort and every one that succeeds doubles it, so that refusing a flood of new connections is cheap.
 pub(crate) const SEARCH: usize = 512;
@@ -194,6 +194,25 @@ impl<K: FlowKey> FlowTable<K> {
                 slot: slot as u8,
                 place: place as u8,
             });
+        }
+    }
+
+    /// Asks the cache for the buckets where a search for room begins that a key's insertion needs, if it does: they come
+    /// while other keys of the burst have their turns. The key's own two are there already.
+    #[inline(always)]
+    pub(crate) fn expect<E: Engine>(&self, engine: E, buckets: [u32; 2]) {
+        let lines = self.memory.buckets();
+        if buckets
+            .iter()
+            .any(|&bucket| lines[bucket as usize].free().is_some())
+        {
+            return;
+        }
+        for bucket in buckets {
+            for slot in 0..K::Bucket::SLOTS {
+                let (other, _) = self.other_bucket(engine, bucket, slot);
+                self.memory.prefetch(other);
+            }
         }
     }
 

@@ -90,13 +90,16 @@ pub enum Verdict {
 
 impl<K: FlowKey> FlowTable<K> {
     /// Looks at the next `budget` buckets and removes entries that were idle for too long. `now` is in seconds. Each
-    /// removed entry is shown to `expired` first.
+    /// removed entry is shown to `expired` first. While [`FlowTable::set_timeouts`] is being carried out, this does that instead.
     pub fn age_step(
         &mut self,
         now: u32,
         budget: usize,
         mut expired: impl FnMut(Visited<'_, K>),
     ) -> AgeStep {
+        if self.is_retiming() {
+            return self.retime_step(now, budget);
+        }
         let mut step = AgeStep::default();
         for _ in 0..budget.min(self.shape.buckets() as usize) {
             let bucket = self.age_cursor;
@@ -148,12 +151,24 @@ impl<K: FlowKey> FlowTable<K> {
         budget: usize,
         mut judge: impl FnMut(Visited<'_, K>) -> Verdict,
     ) -> bool {
+        self.walk(scan, budget, |table, bucket, slot| {
+            table.judge(bucket, slot, &mut judge);
+        })
+    }
+
+    /// Goes over the next `budget` buckets and visits each entry; whether there is more.
+    pub(crate) fn walk(
+        &mut self,
+        scan: &Scan,
+        budget: usize,
+        mut visit: impl FnMut(&mut Self, u32, usize),
+    ) -> bool {
         let Some(index) = self.scans.iter().position(|open| open.id == scan.0) else {
             return false;
         };
         for key in std::mem::take(&mut self.scans[index].crossed) {
             if let Some(found) = self.get(&key) {
-                self.judge(found.position.bucket(), found.position.slot(), &mut judge);
+                visit(self, found.position.bucket(), found.position.slot());
             }
         }
         let start = self.scans[index].cursor;
@@ -163,7 +178,7 @@ impl<K: FlowKey> FlowTable<K> {
             self.memory.prefetch(bucket + AHEAD);
             for slot in 0..K::Bucket::SLOTS {
                 if self.memory.buckets()[bucket as usize].is_used(slot) {
-                    self.judge(bucket, slot, &mut judge);
+                    visit(self, bucket, slot);
                 }
             }
         }

@@ -1,7 +1,10 @@
 //! What the packets of a connection have shown: the TCP state machine and its small siblings for other protocols.
 //!
 //! No sequence numbers are kept, so the machine never decides that a packet is invalid: it decides how long the
-//! entry lives. A reset, which can be forged, therefore shortens the idle time and ends nothing by itself.
+//! entry lives. A reset can be forged: it shortens the idle time, to the four minutes that RFC 7857 section 2.2 asks for,
+//! and any packet of a connection that goes on takes it back. Ports of a connection that has ended may be used again
+//! ([`State::opens_anew`]), once nothing has been heard of it for [`SETTLED`] seconds: a reset and a SYN that somebody else
+//! sends meanwhile move nothing.
 
 /// TCP's FIN flag (RFC 9293 §3.1).
 pub const FIN: u8 = 0x01;
@@ -14,6 +17,9 @@ pub const ACK: u8 = 0x10;
 
 /// IP protocol number of TCP.
 pub const TCP: u8 = 6;
+
+/// Seconds without a packet after which a connection that seemed to end has ended.
+pub const SETTLED: u32 = 3;
 
 /// Which way a packet goes, relative to its connection's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,6 +69,14 @@ impl State {
     #[inline(always)]
     pub(crate) fn from_bits(bits: u8) -> Self {
         Self::ALL[bits as usize & 7]
+    }
+
+    /// Whether a packet with these flags is the first of a new connection where the one before, in this state, has been
+    /// silent for [`SETTLED`] seconds: a SYN without an ACK after both FINs or a RST (RFC 9293, section 3.6.1).
+    #[inline]
+    pub const fn opens_anew(self, tcp_flags: u8) -> bool {
+        let is_over = matches!(self, State::Closed | State::Reset);
+        is_over && tcp_flags & (SYN | ACK | RST | FIN) == SYN
     }
 
     /// The state of a connection whose first packet is this one.
@@ -178,12 +192,15 @@ const fn after(state: State, signal: Signal, direction: Direction) -> State {
     match (state, signal, direction) {
         (_, Signal::Rst, _) => Reset,
         // A closed connection's ports are used again.
-        (Closed | Reset, Signal::Syn, _) => New,
-        (New | PickedUp, Signal::Syn, Reverse) => Handshake,
-        (New | PickedUp, Signal::Syn, Forward) => New,
+        (Closed, Signal::Syn, _) => New,
+        // The RST was somebody else's: the connection goes on.
+        (Reset, Signal::Plain, Forward) => PickedUp,
+        (Reset, Signal::Plain, Reverse) => Established,
+        (New, Signal::Syn, Reverse) => Handshake,
+        (New, Signal::Syn, Forward) => New,
         // A repeated SYN, or a challenge: nothing new.
         (_, Signal::Syn, _) => state,
-        (Closed | Reset, Signal::Fin, _) => state,
+        (Closed, Signal::Fin, _) => state,
         (ReverseClosed, Signal::Fin, Forward) => Closed,
         (_, Signal::Fin, Forward) => ForwardClosed,
         (ForwardClosed, Signal::Fin, Reverse) => Closed,
@@ -217,8 +234,8 @@ mod tests {
             ("F", "FF FF FC XX"),
             ("R", "RR RR CR XX"),
             ("C", "CC NN CC XX"),
-            ("X", "XX NN XX XX"),
-            ("P", "PE NH FR XX"),
+            ("X", "PE XX FR XX"),
+            ("P", "PE PP FR XX"),
         ];
         for (state, (name, row)) in State::ALL.into_iter().zip(table) {
             assert_eq!(letter(state).to_string(), name);

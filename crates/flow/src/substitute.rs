@@ -11,6 +11,12 @@ use crate::table::FlowTable;
 pub trait Substitute<K>: Send {
     /// The hops of at most [`BURST`] connections, or nothing. The slices are equally long.
     fn look_up(&self, keys: &[K], results: &mut [Option<Hops>]);
+
+    /// Whether packets of the connections it knows are noted, as for one that stands for a flow table. One that stands for
+    /// the lack of any has nothing to note.
+    fn keeps_notes(&self) -> bool {
+        true
+    }
 }
 
 impl<K: FlowKey> FlowTable<K> {

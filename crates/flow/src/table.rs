@@ -6,15 +6,16 @@ use crate::engine::{Engine, Picked, Processor, Task, multiplier};
 use crate::entry::{
     FIRST, FlowEntry, Found, Hops, PLACE_MASK, Position, SECOND, age_of, low_with, state_of,
 };
-use crate::key::{FlowKey, QUOTIENT_MASK};
+use crate::key::{FlowKey, PROTOCOL_SHIFT, QUOTIENT_MASK};
 use crate::lookup::look;
 use crate::memory::{HUGE, Memory, PAGE, Pages, ReserveError};
 use crate::notes::Notes;
 use crate::probe::{Hashes, Mixer, Wanted, hashes};
+use crate::retime::Retiming;
 use crate::room::{COMFORTABLE, Reached, SEARCH};
 use crate::scan::OpenScan;
 use crate::shape::{MAX_BUCKETS, MIN_BUCKETS, Shape};
-use crate::state::{Direction, State};
+use crate::state::{Direction, SETTLED, State, TCP};
 use crate::stats::{Counters, Stats};
 use crate::timers::Ages;
 
@@ -48,9 +49,11 @@ pub struct FlowTable<K: FlowKey> {
     pub(crate) reached: Vec<Reached>,
     pub(crate) scans: Vec<OpenScan<K>>,
     pub(crate) scans_opened: u64,
-    config: Config,
+    pub(crate) config: Config,
     pub(crate) moves: u64,
-    notes: Notes,
+    pub(crate) notes: Notes,
+    /// Ages that are being changed.
+    pub(crate) retiming: Option<Retiming>,
     #[cfg(feature = "substitute")]
     pub(crate) substitute: Option<Box<dyn crate::Substitute<K>>>,
 }
@@ -59,6 +62,32 @@ pub struct FlowTable<K: FlowKey> {
 pub type Ipv4Table = FlowTable<crate::key::Ipv4Key>;
 /// A table of IPv6 connections.
 pub type Ipv6Table = FlowTable<crate::key::Ipv6Key>;
+
+/// Notes packets of one second; see [`FlowTable::noting`].
+pub struct Noting<'a, K: FlowKey> {
+    buckets: &'a mut [K::Bucket],
+    notes: &'a Notes,
+    #[cfg(feature = "substitute")]
+    keeps_notes: bool,
+}
+
+impl<K: FlowKey> Noting<'_, K> {
+    /// [`FlowTable::on_packet`] in this second.
+    #[inline(always)]
+    pub fn on_packet(&mut self, position: Position, tcp_flags: u8, direction: Direction) -> State {
+        #[cfg(feature = "substitute")]
+        if !self.keeps_notes {
+            return State::New;
+        }
+        let bucket = &mut self.buckets[position.bucket() as usize];
+        let head = bucket.head(position.slot());
+        let (low, state) = self.notes.after(head, tcp_flags, direction);
+        if low != head as u16 {
+            bucket.set_low(position.slot(), low);
+        }
+        state
+    }
+}
 
 struct Find<'a, K: FlowKey> {
     table: &'a FlowTable<K>,
@@ -204,6 +233,7 @@ impl<K: FlowKey> FlowTable<K> {
             config: *config,
             moves: 0,
             notes,
+            retiming: None,
             #[cfg(feature = "substitute")]
             substitute: None,
         })
@@ -280,6 +310,20 @@ impl<K: FlowKey> FlowTable<K> {
     #[inline]
     pub fn state(&self, position: Position) -> State {
         state_of(self.memory.buckets()[position.bucket() as usize].head(position.slot()))
+    }
+
+    /// Whether a packet of an entry's connection with these TCP flags is the first of a new one, which uses the ports of a
+    /// connection that ended and was silent since ([`State::opens_anew`]). `now` is in seconds.
+    #[inline]
+    pub fn opens_anew(&self, position: Position, tcp_flags: u8, now: u32) -> bool {
+        let head = self.memory.buckets()[position.bucket() as usize].head(position.slot());
+        let (protocol, state) = ((head >> PROTOCOL_SHIFT) as u8, state_of(head));
+        protocol == TCP
+            && state.opens_anew(tcp_flags)
+            && !self.is_retiming()
+            && self
+                .ages
+                .is_silent(protocol, state, age_of(head), now, SETTLED)
     }
 
     /// Adds a connection after its first packet, unless it is there already. `now` is in seconds.
@@ -364,16 +408,24 @@ impl<K: FlowKey> FlowTable<K> {
         direction: Direction,
         now: u32,
     ) -> State {
+        self.noting(now).on_packet(position, tcp_flags, direction)
+    }
+
+    /// What notes packets of one second, `now`, one after the other.
+    #[inline(always)]
+    pub fn noting(&mut self, now: u32) -> Noting<'_, K> {
         if !self.notes.is_of(now) {
             self.renew_notes(now);
         }
-        let bucket = &mut self.memory.buckets_mut()[position.bucket() as usize];
-        let head = bucket.head(position.slot());
-        let (low, state) = self.notes.after(head, tcp_flags, direction);
-        if low != head as u16 {
-            bucket.set_low(position.slot(), low);
+        Noting {
+            buckets: self.memory.buckets_mut(),
+            notes: &self.notes,
+            #[cfg(feature = "substitute")]
+            keeps_notes: self
+                .substitute
+                .as_ref()
+                .is_none_or(|other| other.keeps_notes()),
         }
-        state
     }
 
     #[cold]
@@ -434,7 +486,10 @@ impl<K: FlowKey> FlowTable<K> {
             key,
             hops: stored.hops,
             state,
-            idle: self.ages.idle(key.protocol(), state, age, now),
+            idle: match self.is_retiming() {
+                true => 0,
+                false => self.ages.idle(key.protocol(), state, age, now),
+            },
         }
     }
 

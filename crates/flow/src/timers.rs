@@ -36,7 +36,7 @@ pub struct Timeouts {
     pub tcp_half_closed: u32,
     /// TCP: both sides sent their FIN.
     pub tcp_closed: u32,
-    /// TCP: after a RST.
+    /// TCP: after a RST, which may be somebody else's. RFC 7857 section 2.2 asks for 4 minutes.
     pub tcp_reset: u32,
     /// TCP: first seen in the middle of the connection, and not answered yet.
     pub tcp_picked_up: u32,
@@ -58,7 +58,7 @@ impl Default for Timeouts {
             tcp_established: 7440,
             tcp_half_closed: 60,
             tcp_closed: 60,
-            tcp_reset: 10,
+            tcp_reset: 240,
             tcp_picked_up: 300,
             udp_unanswered: 30,
             udp_answered: 180,
@@ -167,7 +167,49 @@ pub(crate) struct Ages {
     units: [[Unit; 8]; 4],
 }
 
+/// Some of the classes' states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Units([[bool; 8]; 4]);
+
+impl Units {
+    /// All of them.
+    pub(crate) const ALL: Units = Units([[true; 8]; 4]);
+
+    /// Whether there is none.
+    pub(crate) fn none(&self) -> bool {
+        !self.0.as_flattened().contains(&true)
+    }
+
+    /// Whether that of an entry is among them.
+    pub(crate) fn has(&self, protocol: u8, state: State) -> bool {
+        self.0[Class::of(protocol) as usize][state as usize]
+    }
+
+    /// Adds others.
+    pub(crate) fn join(&mut self, other: &Units) {
+        for (own, other) in self
+            .0
+            .as_flattened_mut()
+            .iter_mut()
+            .zip(other.0.as_flattened())
+        {
+            *own |= other;
+        }
+    }
+}
+
 impl Ages {
+    /// Which units are not the same as before.
+    pub(crate) fn other_units(&self, before: &Ages) -> Units {
+        let mut other = Units([[false; 8]; 4]);
+        for (class, states) in other.0.iter_mut().enumerate() {
+            for (state, other) in states.iter_mut().enumerate() {
+                *other = self.units[class][state].shift != before.units[class][state].shift;
+            }
+        }
+        other
+    }
+
     pub(crate) fn new(timeouts: &Timeouts) -> Result<Self, InvalidTimeout> {
         timeouts.check()?;
         let units = Class::ALL
@@ -192,6 +234,21 @@ impl Ages {
         let unit = self.unit(protocol, state);
         let elapsed = (now >> unit.shift).wrapping_sub(age) & AGE_MASK;
         elapsed >= u32::from(unit.limit) && elapsed < AHEAD
+    }
+
+    /// Whether an entry stamped `age` has been idle for at least so many seconds. Not known to the second: it may have been
+    /// idle for up to one unit longer when it first is.
+    #[inline]
+    pub(crate) fn is_silent(
+        &self,
+        protocol: u8,
+        state: State,
+        age: u32,
+        now: u32,
+        seconds: u32,
+    ) -> bool {
+        let unit = 1 << self.unit(protocol, state).shift;
+        self.idle(protocol, state, age, now) >= seconds + unit - 1
     }
 
     /// When an entry was last seen that elsewhere had been idle for `idle` seconds: not so long ago that the stamp
@@ -308,6 +365,23 @@ mod tests {
     }
 
     #[test]
+    fn silence_is_never_told_early_and_soon_after() {
+        for seconds in LENGTHS {
+            let ages = all(seconds);
+            let unit = 1 << ages.unit(TCP, State::Closed).shift;
+            for seen in (0..200).chain(u32::MAX - 200..=u32::MAX) {
+                let age = ages.stamp(TCP, State::Closed, seen);
+                let silent =
+                    |idle: u32| ages.is_silent(TCP, State::Closed, age, seen.wrapping_add(idle), 3);
+                for idle in 0..3 {
+                    assert!(!silent(idle), "{seconds} s: silent after {idle} s");
+                }
+                assert!(silent(3 + 2 * unit), "{seconds} s, seen at {seen}");
+            }
+        }
+    }
+
+    #[test]
     fn each_protocol_has_its_own_idle_times() {
         let ages = Ages::new(&Timeouts::default()).unwrap();
         let cases = [
@@ -317,7 +391,7 @@ mod tests {
             (TCP, State::ForwardClosed, 60),
             (TCP, State::ReverseClosed, 60),
             (TCP, State::Closed, 60),
-            (TCP, State::Reset, 10),
+            (TCP, State::Reset, 240),
             (TCP, State::PickedUp, 300),
             (17, State::New, 30),
             (17, State::Established, 180),

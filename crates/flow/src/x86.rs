@@ -1,7 +1,11 @@
 //! What the processor's vector instructions do better: hashing with AES rounds, and comparing three keys at once.
 //!
-//! This is one of the crate's two files with unsafe code. Invariants: SSE2 is part of x86-64; an [`Aes`] or [`Avx512`]
-//! exists only where its `detect` found the instructions, so code that holds one may execute them.
+//! Unsafe code is in this module and in [`crate::memory`], nowhere else in the crate. Invariants: SSE2 is part of x86-64; an
+//! [`Aes`], [`Avx2`] or [`Avx512`] exists only where its `detect` found the instructions, so code that holds one may execute them.
+
+mod avx2;
+
+pub(crate) use avx2::Avx2;
 
 use std::arch::x86_64::{
     __m128i, _mm_aesenc_si128, _mm_and_si128, _mm_cmpeq_epi32, _mm_cvtsi128_si64, _mm_loadu_si128,

@@ -1,6 +1,6 @@
 //! What a caller sees: a connection is found again, in both directions, until it is removed.
 
-use flow::state::{ACK, FIN, SYN, TCP};
+use flow::state::{ACK, FIN, RST, SETTLED, SYN, TCP};
 use flow::{
     Config, Direction, FlowEntry, FlowKey, Hops, Insertion, Ipv4Key, Ipv4Table, State, Timeouts,
     Verdict,
@@ -208,4 +208,109 @@ fn an_empty_burst_is_no_burst() {
     let table = Ipv4Table::new(&Config::new(1 << 20, [7; 16])).unwrap();
     table.lookup_batch(&[], &mut []);
     assert!(table.is_empty());
+}
+
+/// A connection whose handshake is over, seen last at `now`.
+fn established(table: &mut Ipv4Table, i: u32, now: u32) -> flow::Position {
+    let Insertion::New(position) = table.insert(&key(i), hops(i), SYN, Direction::Forward, now)
+    else {
+        panic!("there is room, and it is not there yet");
+    };
+    table.on_packet(position, SYN | ACK, Direction::Reverse, now);
+    table.on_packet(position, ACK, Direction::Forward, now);
+    position
+}
+
+#[test]
+fn ports_are_used_again_only_of_a_connection_that_ended_and_is_silent() {
+    let mut table = Ipv4Table::new(&Config::new(1 << 20, [9; 16])).unwrap();
+    let open = established(&mut table, 1, 1000);
+    assert!(!table.opens_anew(open, SYN, 1000 + 7000), "it goes on");
+    for (i, ended_by) in [(2, RST), (3, FIN)] {
+        let ended = established(&mut table, i, 1000);
+        table.on_packet(ended, ended_by | ACK, Direction::Forward, 1001);
+        table.on_packet(ended, ended_by | ACK, Direction::Reverse, 1001);
+        for flags in [ACK, SYN | ACK, FIN, RST, SYN | RST] {
+            assert!(!table.opens_anew(ended, flags, 1050), "{flags:#x}");
+        }
+        for now in 1001..1001 + SETTLED {
+            assert!(!table.opens_anew(ended, SYN, now), "{i}, {now}");
+        }
+        // A SYN in between begins the silence anew.
+        table.on_packet(ended, ACK | RST, Direction::Forward, 1003);
+        assert!(!table.opens_anew(ended, SYN, 1005));
+        assert!(table.opens_anew(ended, SYN, 1012));
+    }
+}
+
+#[test]
+fn a_forged_reset_ends_no_connection_that_goes_on() {
+    let mut table = Ipv4Table::new(&Config::new(1 << 20, [9; 16])).unwrap();
+    let all = 1 << 20;
+    let position = established(&mut table, 1, 1000);
+    for forged in [RST, RST | ACK, SYN, SYN | RST] {
+        assert_eq!(
+            table.on_packet(position, RST, Direction::Forward, 1000),
+            State::Reset
+        );
+        table.on_packet(position, forged, Direction::Forward, 1000);
+        assert_eq!(table.age_step(1239, all, |_| {}).expired, 0, "four minutes");
+        let answered = table.on_packet(position, ACK, Direction::Reverse, 1239);
+        assert_eq!(answered, State::Established, "after {forged:#x}");
+        assert_eq!(table.age_step(1239 + 7440, all, |_| {}).expired, 0);
+    }
+}
+
+#[test]
+fn idle_times_change_in_place_and_end_no_connection_early() {
+    let all = 1 << 20;
+    for (before, after) in [(7440, 300), (300, 7440), (600, 590), (60, 50)] {
+        let with = |seconds| Timeouts {
+            tcp_unanswered: seconds,
+            ..Timeouts::default()
+        };
+        let config = Config {
+            timeouts: with(before),
+            ..Config::new(16 << 20, [7; 16])
+        };
+        let mut table = Ipv4Table::new(&config).unwrap();
+        // The clock is one at which ages in units of the one and of the other say quite different things.
+        let start = 1_000_000;
+        let count = 20_000;
+        for i in 0..count {
+            let inserted = table.insert(&key(i), hops(i), SYN, Direction::Forward, start);
+            assert!(matches!(inserted, Insertion::New(_)));
+        }
+        let changed = start + before.min(after) / 2;
+        table.set_timeouts(&with(after), changed).unwrap();
+        assert_eq!(table.config().timeouts, with(after));
+        let (mut now, mut steps, mut displaced) = (changed, 0, count);
+        // Packets come, and entries move, while ages are being changed.
+        while table.age_step(now, 64, |_| {}).visited == 64 && steps < 200 {
+            for i in displaced..displaced + 50 {
+                let _ = table.insert(&key(i), hops(i), SYN, Direction::Forward, now);
+            }
+            displaced += 50;
+            let seen = table.get(&key(steps)).expect("it goes on").position;
+            table.on_packet(seen, SYN, Direction::Forward, now);
+            steps += 1;
+            now += u32::from(steps % 100 == 0);
+        }
+        assert_eq!(table.len(), displaced as usize, "{before} to {after}");
+        for second in now..changed + after / 2 {
+            table.age_step(second, all, |_| {});
+        }
+        assert_eq!(table.len(), displaced as usize, "{before} to {after}");
+        for second in (changed..changed + 2 * after + 600).step_by(after as usize / 50) {
+            table.age_step(second, all, |_| {});
+        }
+        assert!(table.is_empty(), "{before} to {after}: {}", table.len());
+    }
+    let mut table = Ipv4Table::new(&Config::new(1 << 20, [7; 16])).unwrap();
+    let wrong = Timeouts {
+        icmp: 0,
+        ..Timeouts::default()
+    };
+    assert_eq!(table.set_timeouts(&wrong, 0).unwrap_err().field, "icmp");
+    assert_eq!(table.config().timeouts, Timeouts::default());
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use flow::state::{ACK, SYN, TCP};
 use flow::{
     Config, ConfigError, Direction, FlowKey, Hops, Insertion, Ipv4Key, Ipv4Table, Ipv6Key,
-    Ipv6Table, ReopenError, State, Verdict,
+    Ipv6Table, ReopenError, State, Timeouts, Verdict,
 };
 
 /// Set in the process that is to be killed, to the directory of its files.
@@ -90,6 +90,49 @@ fn a_reopened_table_goes_on_where_it_was() {
         let _ = table.insert(&key(i), hops(i), SYN, Direction::Forward, 120);
     }
     assert_eq!(table.len(), 900_000);
+}
+
+#[test]
+fn a_change_of_idle_times_that_was_interrupted_ends_nothing_early() {
+    let directory = Directory::new("retime");
+    let with = |seconds| Timeouts {
+        tcp_unanswered: seconds,
+        ..Timeouts::default()
+    };
+    // At this time, ages in units of the one and of the other say quite different things.
+    let start = 1_000_000;
+    for (before, after) in [(7440, 300), (300, 7440)] {
+        let name = format!("table-{before}");
+        let config = Config {
+            timeouts: with(before),
+            ..Config::new(32 << 20, [5; 16])
+        };
+        let mut table = Ipv4Table::create_in(&config, open(&directory.0, &name)).unwrap();
+        for i in 0..100_000 {
+            let inserted = table.insert(&key(i), hops(i), SYN, Direction::Forward, start);
+            assert!(matches!(inserted, Insertion::New(_)));
+        }
+        table.set_timeouts(&with(after), start + 100).unwrap();
+        // A step of what takes hundreds, and the process is gone.
+        table.age_step(start + 100, 64, |_| {});
+        drop(table);
+        let mut table = Ipv4Table::reopen(open(&directory.0, &name)).unwrap();
+        assert_eq!(table.config().timeouts, with(after));
+        let all = table.stats().slots;
+        for second in [101, 102, 110, 130, 200, 399] {
+            table.age_step(start + second, all, |_| {});
+            assert_eq!(
+                table.len(),
+                100_000,
+                "{before} to {after}, after {second} s"
+            );
+        }
+        drop(table);
+        let mut table = Ipv4Table::reopen(open(&directory.0, &name)).unwrap();
+        let late = start + 101 + after + after / 8;
+        table.age_step(late, all, |_| {});
+        assert!(table.is_empty(), "{before} to {after}: {}", table.len());
+    }
 }
 
 /// Not a test by itself: the process that the next one kills.

@@ -1,8 +1,12 @@
 //! Telling neighbours at once that an edge is there: hosts that asked for their gateway before would ask again only after a
-//! second (gratuitous ARP, RFC 5227 section 3; unsolicited advertisements, RFC 4861 section 7.2.6).
+//! second (gratuitous ARP, RFC 5227 section 3; unsolicited advertisements, RFC 4861 section 7.2.6). And asking for neighbours before
+//! the first packet for them comes.
 
-use crate::neighbours::{framed, link_local};
-use crate::rules::{EdgeHop, Hop, Rules};
+use crate::counters::Event;
+use crate::exchange::Import;
+use crate::neighbours::{Key, Lookup, framed, link_local, question};
+use crate::pipeline::Pipeline;
+use crate::rules::{EdgeHop, Hop, Place, Rules};
 use std::net::IpAddr;
 use wire::arp::{Arp, Operation};
 use wire::neighbour_discovery::{self, ALL_NODES, group_mac};
@@ -27,6 +31,71 @@ pub fn announcements(old: &Rules, new: &Rules, opened: &[String]) -> Vec<(usize,
         }
     }
     frames
+}
+
+impl<F> Pipeline<F> {
+    /// Frames that ask for the Ethernet addresses of peers, with their ports: a connection may move to any of them at any time,
+    /// and its packets shall not wait then. `now` is in seconds.
+    #[cold]
+    pub(crate) fn ask_for_peers(&mut self, rules: &Rules, now: u32) -> Vec<(usize, Vec<u8>)> {
+        let mut frames = Vec::new();
+        let Some(underlay) = &rules.underlay else {
+            return frames;
+        };
+        for hop in rules.hops.iter().flatten() {
+            let Hop::Peer(peer) = hop else { continue };
+            let next = peer.next_hop;
+            let mut own = underlay.addresses.iter().map(|own| own.address());
+            if let Some(own) = own.find(|own| own.is_ipv4() == next.is_ipv4()) {
+                frames.extend(self.ask_ahead(rules, (underlay.port, 0, next), own, now));
+            }
+        }
+        frames
+    }
+
+    /// The same for hosts behind edges whose connections another forwarder handed over.
+    #[cold]
+    pub(crate) fn ask_for_hosts(
+        &mut self,
+        rules: &Rules,
+        taken: &[Import],
+        now: u32,
+    ) -> Vec<(usize, Vec<u8>)> {
+        let mut frames = Vec::new();
+        for import in taken {
+            let Some(Place::Edge(id)) = rules.place(import.entry.place()) else {
+                continue;
+            };
+            let Some(Hop::Edge(edge)) = rules.hop(*id) else {
+                continue;
+            };
+            let host = import.entry.tuple().source();
+            let Some(next) = edge.next_hop(host) else {
+                continue;
+            };
+            if let Some(own) = edge.own_address(next.is_ipv6()) {
+                frames.extend(self.ask_ahead(rules, (edge.port, edge.vlan, next), own, now));
+            }
+        }
+        frames
+    }
+
+    fn ask_ahead(
+        &mut self,
+        rules: &Rules,
+        key: Key,
+        own: IpAddr,
+        now: u32,
+    ) -> Option<(usize, Vec<u8>)> {
+        let port = rules.ports.get(key.0)?;
+        match self.neighbours.look_up(key, own, now) {
+            Lookup::Ask => {
+                self.counters.event(Event::NeighbourAsked);
+                Some((key.0, question(key, own, port.mac, None)))
+            }
+            Lookup::Known(_) | Lookup::Wait => None,
+        }
+    }
 }
 
 fn edges(rules: &Rules) -> impl Iterator<Item = &EdgeHop> {

@@ -1,11 +1,10 @@
-//! What a forwarder answers itself: questions for its addresses, echoes, errors.
+//! What a forwarder answers itself: questions for its addresses, and echoes.
 
-use crate::arrival::{Accepted, Ingress, edge_error};
+use crate::arrival::{Accepted, Ingress};
 use crate::counters::{Drop, Event, Reason};
 use crate::frame::Frame;
 use crate::neighbours::{self, Waiting, framed};
 use crate::pipeline::{Heard, Output, Pipeline};
-use crate::rules::EdgeHop;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::arp::{Arp, Operation};
 use wire::ip::{Fragmentation, ICMP, ICMPV6};
@@ -23,7 +22,7 @@ impl<F: Frame> Pipeline<F> {
         out: &mut Output<F>,
         own: impl Fn(IpAddr) -> bool,
     ) -> Result<Accepted, Reason> {
-        let arp = Arp::parse(&frame.data()[header.length..])?;
+        let arp = Arp::parse(&frame.data()[header.length..])?.checked()?;
         let sender = Ipv4Addr::from(arp.sender).into();
         self.heard(at, sender, arp.sender_mac, now, out);
         if arp.operation == Operation::Request && own(Ipv4Addr::from(arp.target).into()) {
@@ -36,7 +35,7 @@ impl<F: Frame> Pipeline<F> {
     }
 
     /// Answers and learns from neighbour discovery; true when the packet was that, or another message between routers and
-    /// hosts of a link.
+    /// hosts of a link. Broken ones are errors.
     #[inline]
     pub(crate) fn neighbour_discovery(
         &mut self,
@@ -49,15 +48,14 @@ impl<F: Frame> Pipeline<F> {
     ) -> Result<bool, Reason> {
         let ip = ipv6::Header::parse(packet)?;
         let message = &packet[ip.transport_offset..ip.total_length];
-        if ip.protocol != ICMPV6
-            || !message
-                .first()
-                .is_some_and(|kind| (133..=137).contains(kind))
-        {
+        // A later fragment begins with anything.
+        let is_later = ip.fragment.is_some_and(|fragment| fragment.offset > 0);
+        let is_one = |kind: &u8| (133..=137).contains(kind);
+        if ip.protocol != ICMPV6 || is_later || !message.first().is_some_and(is_one) {
             return Ok(false);
         }
         let asker: IpAddr = Ipv6Addr::from(ip.source).into();
-        let Some(neighbour) = Neighbour::parse(&ip, message) else {
+        let Some(neighbour) = Neighbour::check(&ip, message)? else {
             self.counters.event(Event::NeighbourHeard);
             return Ok(true);
         };
@@ -145,22 +143,5 @@ impl<F: Frame> Pipeline<F> {
         );
         self.counters.event(Event::EchoAnswered);
         Ok(Accepted::Control)
-    }
-
-    /// Answers a packet that entered at an edge with an ICMP error.
-    #[cold]
-    pub(crate) fn send_error(
-        &mut self,
-        edge: &EdgeHop,
-        at: Ingress,
-        to: MacAddress,
-        error: icmp::Error,
-        about: &[u8],
-        out: &mut Output<F>,
-    ) {
-        if let Some((ether_type, packet)) = edge_error(edge, error, about) {
-            out.make(at.port, framed(to, at.mac, at.vlan, ether_type, &packet));
-            self.counters.event(Event::IcmpErrorSent);
-        }
     }
 }

@@ -2,18 +2,19 @@
 
 use crate::counters::{Drop, Event, Reason};
 use crate::family::{Family, Key, key};
+use crate::fragments::Shown;
 use crate::frame::Frame;
 use crate::neighbours;
-use crate::pipeline::{Output, Pipeline};
+use crate::pipeline::{Output, Pipeline, may_open};
 use crate::registry::{HopId, PlaceId};
 use crate::rules::{
-    AttachmentHop, AttachmentKind, Classified, EdgeHop, Hop, Place, Rules, Side, Underlay,
+    AttachmentHop, AttachmentKind, Classified, EdgeHop, Hop, Place, Port, Rules, Side, Underlay,
 };
-use flow::Hops;
+use flow::{Found, Hops};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::ip::Fragmentation;
 use wire::steering::{self, Direction, Encoding, LOOP_GUARD};
-use wire::{FiveTuple, IpPacket, MacAddress, ParseError, ethernet, icmp, ipv4, ipv6, tcp};
+use wire::{FiveTuple, IpPacket, MacAddress, ParseError, ethernet, icmp, ipv4, ipv6, tcp, udp};
 
 /// The forwarder's address on attachments; VNFs have it as their gateway.
 pub const ATTACHMENT_GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 0, 1);
@@ -21,8 +22,8 @@ pub const ATTACHMENT_GATEWAY_V4: Ipv4Addr = Ipv4Addr::new(169, 254, 0, 1);
 pub const ATTACHMENT_GATEWAY_V6: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 
 /// How an edge's flow entry writes a direction.
-const EDGE_FORWARD: u16 = 0;
-const EDGE_REVERSE: u16 = 1;
+pub(crate) const EDGE_FORWARD: u16 = 0;
+pub(crate) const EDGE_REVERSE: u16 = 1;
 
 /// A packet at a stage of a service path: all that steering needs to know besides the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,12 +46,18 @@ pub struct Arrival {
     pub tcp_flags: u8,
     /// Whether it is an ICMP error about the connection.
     pub is_error: bool,
-    /// Whether it is a fragment, but not the first.
-    pub is_later_fragment: bool,
+    /// Whether it is a fragment.
+    pub fragmentation: Fragmentation,
 }
 
 impl Arrival {
-    pub(crate) fn new(place: PlaceId, direction: Direction, from: HopId, ip: &IpPacket) -> Arrival {
+    pub(crate) fn new(
+        place: PlaceId,
+        direction: Direction,
+        from: HopId,
+        ip: &IpPacket,
+        is_error: bool,
+    ) -> Arrival {
         Arrival {
             place,
             from,
@@ -60,8 +67,8 @@ impl Arrival {
             over_tunnel: false,
             loop_guard: LOOP_GUARD,
             tcp_flags: ip.tcp_flags,
-            is_error: ip.quoted.is_some(),
-            is_later_fragment: matches!(ip.fragmentation, Fragmentation::Later { .. }),
+            is_error,
+            fragmentation: ip.fragmentation,
         }
     }
 }
@@ -98,6 +105,10 @@ impl<F: Frame> Pipeline<F> {
         let stripped = frame.take_stripped_vlan();
         let header = ethernet::Header::parse(frame.data())?;
         let role = rules.ports.get(port).ok_or(Drop::PortUnused)?;
+        let is_tagged = header.length > ethernet::HEADER_LENGTH;
+        if header.inner_vlan.is_some() || (stripped.is_some() && is_tagged) {
+            return Err(Drop::VlanNested.into());
+        }
         let at = Ingress {
             port,
             vlan: stripped.unwrap_or(header.vlan),
@@ -128,12 +139,43 @@ impl<F: Frame> Pipeline<F> {
         {
             return self.accept_attachment(id, attachment, side, at, &header, frame, now, out);
         }
+        if role.has_passive || role.passive_edges.contains_key(&at.vlan) {
+            return self.accept_passive(role, at, &header, frame, now, out);
+        }
         // Before its attachment is in the rules, a VNF's system chatters already.
         Err(match role.has_attachments {
             true => Drop::AttachmentUnknown,
             false => Drop::VlanUnknown,
         }
         .into())
+    }
+
+    /// A frame whose packet another forwarder takes. What neighbours of edges say is heard: packets still leave there.
+    #[cold]
+    fn accept_passive(
+        &mut self,
+        role: &Port,
+        at: Ingress,
+        header: &ethernet::Header,
+        frame: &F,
+        now: u32,
+        out: &mut Output<F>,
+    ) -> Result<Accepted, Reason> {
+        let nobody = |_: IpAddr| false;
+        if role.passive_edges.contains_key(&at.vlan) {
+            match header.ether_type {
+                ethernet::ARP => return self.arp(at, header, frame, now, out, nobody),
+                ethernet::IPV6 => {
+                    let packet = &frame.data()[header.length..];
+                    if self.neighbour_discovery(at, header, packet, now, out, nobody)? {
+                        return Ok(Accepted::Control);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.counters.event(Event::TakenElsewhere);
+        Ok(Accepted::Control)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -159,16 +201,21 @@ impl<F: Frame> Pipeline<F> {
             _ => return Err(Drop::UnderlayNotOurs.into()),
         }
         let packet = &frame.data()[header.length..];
-        let parsed = IpPacket::parse(packet)?;
+        let parsed = IpPacket::parse_as(header.ether_type, packet)?;
         if parsed.is_v6() && self.neighbour_discovery(at, header, packet, now, out, own)? {
             return Ok(Accepted::Control);
         }
         if !own(parsed.tuple.destination()) {
             return Err(Drop::UnderlayNotOurs.into());
         }
-        let encoding =
-            Encoding::of(&parsed).filter(|_| parsed.fragmentation == Fragmentation::Whole);
-        let Some(encoding) = encoding else {
+        let is_whole = parsed.fragmentation == Fragmentation::Whole;
+        if !is_whole
+            && parsed.tuple.protocol == udp::PROTOCOL
+            && rules.peers.contains_key(&parsed.tuple.source())
+        {
+            return Err(ParseError::TunnelFragmented.into());
+        }
+        let Some(encoding) = Encoding::of(&parsed).filter(|_| is_whole) else {
             return self.answer_echo(at, header, frame, &parsed, Drop::UnderlayNotOurs, out);
         };
         let taken = steering::decapsulate(encoding, packet, &parsed, rules)?;
@@ -201,13 +248,13 @@ impl<F: Frame> Pipeline<F> {
         frame.trim_front(header.length + taken.inner_offset);
         let ip = IpPacket::parse(frame.data())?;
         frame.truncate(ip.length);
-        let tuple = self.connection(place, &ip, now)?;
+        let shown = self.connection(place, &ip, now)?;
         let arrival = Arrival {
             over_tunnel: true,
             loop_guard,
-            ..Arrival::new(place, context.direction, from, &ip)
+            ..Arrival::new(place, context.direction, from, &ip, shown.is_error)
         };
-        Ok(Accepted::Packet(arrival, tuple))
+        Ok(Accepted::Packet(arrival, shown.tuple))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -247,11 +294,11 @@ impl<F: Frame> Pipeline<F> {
             Side::Ingress => (attachment.stage_before, Direction::Reverse),
         };
         frame.trim_front(header.length);
-        let ip = IpPacket::parse(frame.data())?;
+        let ip = IpPacket::parse_as(header.ether_type, frame.data())?;
         frame.truncate(ip.length);
-        let tuple = self.connection(place, &ip, now)?;
-        let arrival = Arrival::new(place, direction, id, &ip);
-        Ok(Accepted::Packet(arrival, tuple))
+        let shown = self.connection(place, &ip, now)?;
+        let arrival = Arrival::new(place, direction, id, &ip, shown.is_error);
+        Ok(Accepted::Packet(arrival, shown.tuple))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -277,36 +324,40 @@ impl<F: Frame> Pipeline<F> {
             _ => return Err(Drop::NotIp.into()),
         }
         let packet = &frame.data()[header.length..];
-        let ip = IpPacket::parse(packet)?;
+        let ip = IpPacket::parse_as(header.ether_type, packet)?;
         if ip.is_v6() && self.neighbour_discovery(at, header, packet, now, out, own)? {
             return Ok(Accepted::Control);
         }
-        if is_group_or_local(ip.tuple.destination()) || header.destination.is_group() {
+        let (source, destination) = (ip.tuple.source(), ip.tuple.destination());
+        if is_group_or_local(destination) || header.destination.is_group() {
             return Err(Drop::EdgeMulticast.into());
+        }
+        if is_martian(source) || is_group_or_local(source) || is_martian(destination) {
+            return Err(Drop::EdgeMartian.into());
         }
         if own(ip.tuple.destination()) {
             return self.answer_echo(at, header, frame, &ip, Drop::EdgeToGateway, out);
         }
         if ip.ttl <= 1 {
-            self.send_error(
-                edge,
-                at,
-                header.source,
-                icmp::Error::TimeExceeded,
-                packet,
-                out,
-            );
+            let (error, to) = (icmp::Error::TimeExceeded, header.source);
+            self.send_error((id, edge), at, to, error, packet, now, out);
             return Err(Drop::TtlExceeded.into());
         }
         frame.trim_front(header.length);
         frame.truncate(ip.length);
-        let tuple = self.connection(edge.place, &ip, now)?;
+        let shown = self.connection(edge.place, &ip, now)?;
+        let tuple = shown.tuple;
         // An edge's entries are keyed as packets that enter show their connection.
         let (place, direction) = match key(edge.place, &tuple, Direction::Forward) {
-            Key::V4(key) => self.classify(rules, edge, &ip, &key, &tuple, now)?,
-            Key::V6(key) => self.classify(rules, edge, &ip, &key, &tuple, now)?,
+            Key::V4(key) => self.classify(rules, edge, ip.tcp_flags, &key, &shown, now)?,
+            Key::V6(key) => self.classify(rules, edge, ip.tcp_flags, &key, &shown, now)?,
         };
-        let arrival = Arrival::new(place, direction, id, &ip);
+        if let Fragmentation::First { identification } = ip.fragmentation {
+            // Errors come back by the stage, and may quote the fragments behind it.
+            self.fragments
+                .remember(place, &ip.tuple, identification, shown, now);
+        }
+        let arrival = Arrival::new(place, direction, id, &ip, shown.is_error);
         self.enter(rules, edge, &arrival, tuple.protocol, frame.data_mut());
         Ok(Accepted::Packet(arrival, tuple))
     }
@@ -331,28 +382,29 @@ impl<F: Frame> Pipeline<F> {
         &mut self,
         rules: &Rules,
         edge: &EdgeHop,
-        ip: &IpPacket,
+        tcp_flags: u8,
         key: &K,
-        tuple: &FiveTuple,
+        shown: &Shown,
         now: u32,
     ) -> Result<(PlaceId, Direction), Reason> {
-        let is_error = ip.quoted.is_some();
+        let is_error = shown.is_error;
         if let Some(found) = K::table(self).get(key) {
             let (place, direction) = edge_entry(found.hops);
-            if rules.stage(place).is_some() {
+            let is_new = !is_error && self.begins_anew::<K>(found, tcp_flags, now);
+            if rules.stage(place).is_some() && !is_new {
                 if !is_error {
                     let seen = flow::Direction::Forward;
-                    K::table_mut(self).on_packet(found.position, ip.tcp_flags, seen, now);
+                    K::table_mut(self).on_packet(found.position, tcp_flags, seen, now);
                 }
                 return Ok((place, direction));
             }
-            // The path is gone from the rules: the connection begins anew.
+            // The path is gone from the rules, or the ports are used again: the connection begins anew.
             self.forget(key);
         }
         let classified = edge
             .classifiers
             .iter()
-            .find_map(|classifier| classifier.classify(tuple));
+            .find_map(|classifier| classifier.classify(&shown.tuple));
         let (chain_label, egress_label, direction) = match classified {
             Some(Classified::Path {
                 chain_label,
@@ -373,9 +425,15 @@ impl<F: Frame> Pipeline<F> {
         let place = path.place(number).ok_or(Drop::StageUnknown)?;
         if !is_error {
             let seen = flow::Direction::Forward;
-            self.remember_at_edge(key, place, direction, ip.tcp_flags, seen, now);
+            self.remember_at_edge(key, place, direction, tcp_flags, seen, now);
         }
         Ok((place, direction))
+    }
+
+    /// Whether a packet uses the ports of a connection that has ended for a new one.
+    #[inline]
+    pub(crate) fn begins_anew<K: Family>(&self, found: Found, tcp_flags: u8, now: u32) -> bool {
+        may_open(tcp_flags) && K::table(self).opens_anew(found.position, tcp_flags, now)
     }
 
     /// Notes that a connection entering at an edge is on a service path.
@@ -400,19 +458,16 @@ impl<F: Frame> Pipeline<F> {
         let _ = self.insert(key, hops, flags, seen, now);
     }
 
-    /// The connection a packet belongs to, as packets of its direction show it.
+    /// The connection a packet belongs to.
     #[inline]
     pub(crate) fn connection(
         &mut self,
         place: PlaceId,
         ip: &IpPacket,
         now: u32,
-    ) -> Result<FiveTuple, Reason> {
-        if let Some(quoted) = ip.quoted {
-            return Ok(quoted.reversed());
-        }
-        let tuple = self.fragments.tuple(place, ip, now);
-        tuple.ok_or(Drop::FragmentWithoutFirst.into())
+    ) -> Result<Shown, Reason> {
+        let shown = self.fragments.connection(place, ip, now);
+        shown.ok_or(Drop::FragmentWithoutFirst.into())
     }
 
     /// Lowers the segment size a SYN offers to what fits through the tunnels and the edge.
@@ -455,19 +510,6 @@ pub(crate) fn spend_time_to_live(packet: &mut [u8], is_v6: bool) {
     }
 }
 
-/// The ICMP error about a packet, from the edge's own address, and its EtherType.
-pub(crate) fn edge_error(
-    edge: &EdgeHop,
-    error: icmp::Error,
-    about: &[u8],
-) -> Option<(u16, Vec<u8>)> {
-    let v6 = about.first()? >> 4 == 6;
-    match edge.own_address(v6)? {
-        IpAddr::V4(own) => Some((ethernet::IPV4, icmp::error_v4(error, own.octets(), about)?)),
-        IpAddr::V6(own) => Some((ethernet::IPV6, icmp::error_v6(error, own.octets(), about)?)),
-    }
-}
-
 /// What an edge's flow entry says: the stage and the direction of packets that enter.
 pub(crate) fn edge_entry(hops: Hops) -> (PlaceId, Direction) {
     let direction = match hops.downstream {
@@ -475,6 +517,20 @@ pub(crate) fn edge_entry(hops: Hops) -> (PlaceId, Direction) {
         _ => Direction::Reverse,
     };
     (PlaceId(hops.upstream), direction)
+}
+
+/// Whether no packet between networks may have an address, as its source or its destination: network 0, loopback, reserved, and
+/// what stands for IPv4 in IPv6 (RFC 1812, section 5.3.7; RFC 6890, section 2.2).
+pub(crate) fn is_martian(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => {
+            let [first, ..] = address.octets();
+            matches!(first, 0 | 127) || first >= 240 && !address.is_broadcast()
+        }
+        IpAddr::V6(address) => {
+            address.is_unspecified() || address.is_loopback() || address.to_ipv4_mapped().is_some()
+        }
+    }
 }
 
 pub(crate) fn is_group_or_local(destination: IpAddr) -> bool {

@@ -13,25 +13,22 @@
 mod ahead;
 mod at_home;
 mod keys;
+mod read;
 
 use crate::arrival::{Arrival, edge_entry};
 use crate::family::Family;
 use crate::frame::Frame;
-use crate::home::Homes;
 use crate::pipeline::{Errand, Output, Pipeline};
-use crate::plain::{Ip, Plain, Remembered, Way};
+use crate::plain::{Remembered, Way};
 use crate::registry::PlaceId;
 use crate::rules::{Hop, Rules};
-use ahead::{Prepare, Runs, Send};
 use at_home::AtHome;
 use flow::{BURST, Found, Ipv4Key, Ipv6Key, Work};
 use keys::Connections;
-use wire::ethernet;
+use read::Read;
+use wire::ip::Fragmentation;
 use wire::steering::Direction;
 
-/// How many packets on the bytes of a packet are asked for from memory, and how many on what says where they are.
-const AHEAD: usize = 4;
-const FAR_AHEAD: usize = 10;
 /// Stands for the position of a key at an edge.
 const NO_EDGE: u8 = u8::MAX;
 
@@ -44,44 +41,50 @@ enum Lane {
     V6,
 }
 
-/// What is known of a packet besides its way and its connection.
-#[derive(Clone, Copy, Default)]
-struct Shape {
+/// A packet of a burst.
+#[derive(Clone, Copy)]
+struct Packet {
+    way: Way,
     /// Bytes of the IP packet.
     length: u32,
     /// Bytes in front of it.
-    offset: u16,
+    offset: u8,
     tcp_flags: u8,
+    lane: Lane,
+    /// Position of its key among those of its family.
+    slot: u8,
 }
 
-/// Packets of a burst, by column; kept between bursts for its memory.
+/// A packet of which nothing is known.
+const LONG: Packet = Packet {
+    way: Way(0),
+    length: 0,
+    offset: 0,
+    tcp_flags: 0,
+    lane: Lane::Long,
+    slot: 0,
+};
+
+/// Packets of a burst and their connections; kept between bursts for its memory.
 pub(crate) struct Burst {
-    lanes: [Lane; BURST],
-    ways: [Way; BURST],
-    shapes: [Shape; BURST],
-    /// Positions of the packets' keys among those of their family.
-    slots: [u8; BURST],
-    /// The same for their keys at the edge they enter at; [`NO_EDGE`] without one.
+    packets: [Packet; BURST],
+    /// Positions of the packets' keys at the edge they enter at; [`NO_EDGE`] without one.
     edge_slots: [u8; BURST],
     v4: Connections<Ipv4Key>,
     v6: Connections<Ipv6Key>,
-    runs: Runs,
-    remembered: Remembered,
+    /// Nothing while packets are read.
+    remembered: Option<Box<Remembered>>,
     homes: AtHome,
 }
 
 impl Default for Burst {
     fn default() -> Self {
         Burst {
-            lanes: [Lane::Long; BURST],
-            ways: [Way::default(); BURST],
-            shapes: [Shape::default(); BURST],
-            slots: [0; BURST],
+            packets: [LONG; BURST],
             edge_slots: [NO_EDGE; BURST],
             v4: Connections::new(Ipv4Key::new(0, 0, 0, 0, 0, 0)),
             v6: Connections::new(Ipv6Key::new(0, 0, 0, 0, 0, 0)),
-            runs: Runs::default(),
-            remembered: Remembered::default(),
+            remembered: None,
             homes: AtHome::default(),
         }
     }
@@ -90,175 +93,66 @@ impl Default for Burst {
 impl Burst {
     /// To be called when rules change.
     pub(crate) fn forget_rules(&mut self) {
-        self.remembered = Remembered::default();
+        self.remembered = None;
     }
 
     /// A packet as all others are known.
     fn arrival(&self, at: usize) -> Arrival {
-        let (way, shape) = (self.ways[at], self.shapes[at]);
+        let Packet {
+            way,
+            length,
+            offset,
+            tcp_flags,
+            ..
+        } = self.packets[at % BURST];
         Arrival {
             place: way.place(),
             from: way.hop(),
-            length: shape.length,
-            offset: shape.offset,
+            length,
+            offset: offset.into(),
             direction: way.direction(),
             over_tunnel: way.over_tunnel(),
             loop_guard: way.loop_guard(),
-            tcp_flags: shape.tcp_flags,
+            tcp_flags,
             is_error: false,
-            is_later_fragment: false,
-        }
-    }
-
-    /// Reads the plain packets among some frames, and has their entries come from memory meanwhile. Where frames are
-    /// shared among workers, those at home elsewhere are left out: columns are of the others alone.
-    #[inline(always)]
-    fn read<F: Frame, const SHARED: bool>(
-        &mut self,
-        rules: &Rules,
-        port: usize,
-        frames: &[F],
-        pipeline: &Pipeline<F>,
-    ) {
-        self.v4.stages.clear();
-        self.v4.edges.clear();
-        self.v6.stages.clear();
-        self.v6.edges.clear();
-        self.lanes = [Lane::Long; BURST];
-        self.edge_slots = [NO_EDGE; BURST];
-        self.homes.clear();
-        let (homes, own) = match &pipeline.sharing {
-            Some(sharing) if SHARED => sharing.homes(),
-            _ => (Homes::new([0; 16], 1), 0),
-        };
-        let Some(mut plain) = Plain::new(rules, port, &mut self.remembered) else {
-            return;
-        };
-        frames
-            .iter()
-            .take(FAR_AHEAD)
-            .for_each(Frame::prefetch_description);
-        frames.iter().take(AHEAD).for_each(Frame::prefetch);
-        let mut left = 0;
-        for (position, frame) in frames.iter().enumerate().take(BURST) {
-            if let Some(next) = frames.get(position + FAR_AHEAD) {
-                next.prefetch_description();
-            }
-            if let Some(next) = frames.get(position + AHEAD) {
-                next.prefetch();
-            }
-            let at = if SHARED { position - left } else { position };
-            if frame.has_stripped_vlan() {
-                continue;
-            }
-            let data = frame.data();
-            let Some(located) = plain.locate(data) else {
-                continue;
-            };
-            let Some(bytes) = data.get(located.offset..located.end) else {
-                continue;
-            };
-            let way = located.way;
-            self.ways[at] = way;
-            match located.ether_type {
-                ethernet::IPV4 => {
-                    let Some(ip) = Ip::<u64>::read(bytes) else {
-                        continue;
-                    };
-                    if SHARED {
-                        let home = homes.of_v4(ip.addresses, ip.ports, ip.protocol);
-                        if !self.homes.note(home, own, position, at) {
-                            left += 1;
-                            continue;
-                        }
-                    }
-                    self.shapes[at] = Shape::new(located.offset, ip.length, ip.tcp_flags);
-                    if !way.entered() {
-                        self.slots[at] = self.v4.stages.push(ip.key(way), at);
-                        self.lanes[at] = Lane::V4;
-                        self.v4.stages.fetch_some(&pipeline.v4);
-                    } else if plain.may_enter(way, ip.destination(), ip.ttl) {
-                        self.v4.edges.push(ip.key(way), at);
-                        self.v4.edges.fetch_some(&pipeline.v4);
-                    }
-                }
-                ethernet::IPV6 => {
-                    let Some(ip) = Ip::<[u128; 2]>::read(bytes) else {
-                        continue;
-                    };
-                    if SHARED {
-                        let home = homes.of_v6(ip.addresses, ip.ports, ip.protocol);
-                        if !self.homes.note(home, own, position, at) {
-                            left += 1;
-                            continue;
-                        }
-                    }
-                    self.shapes[at] = Shape::new(located.offset, ip.length, ip.tcp_flags);
-                    if !way.entered() {
-                        self.slots[at] = self.v6.stages.push(ip.key(way), at);
-                        self.lanes[at] = Lane::V6;
-                        self.v6.stages.fetch_some(&pipeline.v6);
-                    } else if plain.may_enter(way, ip.destination(), ip.ttl) {
-                        self.v6.edges.push(ip.key(way), at);
-                        self.v6.edges.fetch_some(&pipeline.v6);
-                    }
-                }
-                _ => {}
-            }
+            fragmentation: Fragmentation::Whole,
         }
     }
 
     /// Looks up all connections: of packets from edges first what path they are on.
+    #[inline(always)]
     fn look_up<F>(&mut self, rules: &Rules, pipeline: &Pipeline<F>) {
         if self.v4.edges.count > 0 {
             self.v4.edges.look_up(&pipeline.v4);
-            let columns = (&mut self.ways, &mut self.slots, &mut self.edge_slots);
-            enter(rules, &mut self.v4, columns, |at| {
-                self.lanes[at] = Lane::V4;
-            });
+            let columns = (&mut self.packets, &mut self.edge_slots);
+            enter(rules, &mut self.v4, columns, Lane::V4);
         }
         if self.v6.edges.count > 0 {
             self.v6.edges.look_up(&pipeline.v6);
-            let columns = (&mut self.ways, &mut self.slots, &mut self.edge_slots);
-            enter(rules, &mut self.v6, columns, |at| {
-                self.lanes[at] = Lane::V6;
-            });
+            let columns = (&mut self.packets, &mut self.edge_slots);
+            enter(rules, &mut self.v6, columns, Lane::V6);
         }
         self.v4.stages.look_up(&pipeline.v4);
         self.v6.stages.look_up(&pipeline.v6);
-        pipeline.v4.processor().run(OuterPorts(self));
+        self.v4.stages.work_out_ports();
+        self.v6.stages.work_out_ports();
     }
 }
 
-impl Shape {
-    #[inline(always)]
-    fn new(offset: usize, length: u32, tcp_flags: u8) -> Shape {
-        Shape {
-            length,
-            offset: offset as u16,
-            tcp_flags,
-        }
-    }
-}
+/// Packets of a burst, and the positions of their keys at edges.
+type Columns<'a> = (&'a mut [Packet; BURST], &'a mut [u8; BURST]);
 
-/// Columns of a burst that say where packets are: ways, and positions of their keys at stages and edges.
-type Columns<'a> = (
-    &'a mut [Way; BURST],
-    &'a mut [u8; BURST],
-    &'a mut [u8; BURST],
-);
-
-/// Gives packets from edges the place that their connections have, if they have one, and says which these are.
+/// Gives packets from edges the place that their connections have, if they have one.
 #[inline]
 fn enter<K: Family>(
     rules: &Rules,
     connections: &mut Connections<K>,
-    (ways, slots, edge_slots): Columns<'_>,
-    mut placed: impl FnMut(usize),
+    (packets, edge_slots): Columns<'_>,
+    lane: Lane,
 ) {
     let Connections { stages, edges } = connections;
     for slot in 0..edges.count.min(BURST) {
-        let packet = usize::from(edges.packets[slot]) % BURST;
+        let at = usize::from(edges.packets[slot]) % BURST;
         let Some(found) = edges.found[slot] else {
             continue;
         };
@@ -266,10 +160,11 @@ fn enter<K: Family>(
         if rules.stage(place).is_none() {
             continue;
         }
-        ways[packet] = ways[packet].moved(place, direction);
-        slots[packet] = stages.push(stage_key(&edges.keys[slot], place, direction), packet);
-        edge_slots[packet] = slot as u8;
-        placed(packet);
+        let packet = &mut packets[at];
+        packet.way = packet.way.moved(place, direction);
+        packet.slot = stages.push(stage_key(&edges.keys[slot], place, direction));
+        packet.lane = lane;
+        edge_slots[at] = slot as u8;
     }
 }
 
@@ -285,12 +180,11 @@ fn stage_key<K: Family>(key: &K, place: PlaceId, direction: Direction) -> K {
 /// How far the flow tables had changed when a burst was looked up.
 #[derive(Clone, Copy)]
 struct AsOf {
-    changes: u64,
     moves: u64,
 }
 
 impl AsOf {
-    /// What was found then, if it still stands; found anew if not.
+    /// What was found then, if it still stands; found anew if not. Whether what was not found has come since tells who adds it.
     #[inline]
     fn still<K: Family, F>(
         self,
@@ -298,48 +192,34 @@ impl AsOf {
         key: &K,
         found: Option<Found>,
     ) -> Option<Found> {
-        let stands = match found {
-            Some(_) => self.moves == pipeline.flow_moves,
-            None => self.changes == pipeline.flow_changes,
-        };
-        if stands {
-            found
-        } else {
-            K::table(pipeline).get(key)
+        match found {
+            Some(_) if self.moves != pipeline.flow_moves => K::table(pipeline).get(key),
+            _ => found,
         }
     }
 }
 
-/// [`Burst::read`], compiled for the processor.
-struct Read<'a, F: Frame, const SHARED: bool> {
-    burst: &'a mut Burst,
+/// [`Pipeline::go_through`], compiled for the processor.
+struct GoThrough<'a, F, I, const SHARED: bool> {
+    pipeline: &'a mut Pipeline<F>,
     rules: &'a Rules,
     port: usize,
-    frames: &'a [F],
-    pipeline: &'a Pipeline<F>,
+    burst: &'a mut Burst,
+    count: usize,
+    frames: &'a mut I,
+    now: u32,
+    out: &'a mut Output<F>,
 }
 
-impl<F: Frame, const SHARED: bool> Work for Read<'_, F, SHARED> {
+impl<F: Frame, I: Iterator<Item = F>, const SHARED: bool> Work for GoThrough<'_, F, I, SHARED> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let (rules, frames) = (self.rules, self.frames);
-        self.burst
-            .read::<F, SHARED>(rules, self.port, frames, self.pipeline);
-    }
-}
-
-/// [`keys::Keys::work_out_ports`] of all that was looked up at stages.
-struct OuterPorts<'a>(&'a mut Burst);
-
-impl Work for OuterPorts<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        self.0.v4.stages.work_out_ports();
-        self.0.v6.stages.work_out_ports();
+        let (burst, frames) = (self.burst, self.frames);
+        let (count, now, out) = (self.count, self.now, self.out);
+        self.pipeline
+            .go_through::<SHARED>(self.rules, self.port, burst, count, frames, now, out);
     }
 }
 
@@ -355,8 +235,8 @@ impl<F: Frame> Pipeline<F> {
         out: &mut Output<F>,
     ) {
         match self.sharing {
-            None => self.process_frames::<false>(rules, port, frames, now, out),
-            Some(_) => self.process_frames::<true>(rules, port, frames, now, out),
+            None => self.process_frames::<false>(rules, port, (frames, false), now, out),
+            Some(_) => self.process_frames::<true>(rules, port, (frames, false), now, out),
         }
     }
 
@@ -369,7 +249,7 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
         out: &mut Output<F>,
     ) {
-        self.process_frames::<false>(rules, port, frames, now, out);
+        self.process_frames::<false>(rules, port, (frames, true), now, out);
     }
 
     #[inline]
@@ -377,7 +257,7 @@ impl<F: Frame> Pipeline<F> {
         &mut self,
         rules: &Rules,
         port: usize,
-        frames: &mut Vec<F>,
+        (frames, handed): (&mut Vec<F>, bool),
         now: u32,
         out: &mut Output<F>,
     ) {
@@ -391,6 +271,7 @@ impl<F: Frame> Pipeline<F> {
                 rules,
                 port,
                 frames: &frames.as_slice()[..count],
+                handed,
                 pipeline: self,
             });
             if SHARED && burst.homes.some_away() {
@@ -400,11 +281,29 @@ impl<F: Frame> Pipeline<F> {
                     .homes
                     .part(port, received, &mut staying, &mut out.away);
                 let (count, mut here) = (staying.len(), staying.drain(..));
-                self.go_through::<SHARED>(rules, port, &mut burst, count, &mut here, now, out);
+                processor.run(GoThrough::<_, _, SHARED> {
+                    pipeline: self,
+                    rules,
+                    port,
+                    burst: &mut burst,
+                    count,
+                    frames: &mut here,
+                    now,
+                    out,
+                });
                 drop(here);
                 self.staying = staying;
             } else {
-                self.go_through::<SHARED>(rules, port, &mut burst, count, &mut frames, now, out);
+                processor.run(GoThrough::<_, _, SHARED> {
+                    pipeline: self,
+                    rules,
+                    port,
+                    burst: &mut burst,
+                    count,
+                    frames: &mut frames,
+                    now,
+                    out,
+                });
             }
         }
         self.count_run();
@@ -424,30 +323,13 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
         out: &mut Output<F>,
     ) {
-        let processor = self.v4.processor();
         burst.look_up(rules, self);
         let as_of = AsOf {
-            changes: self.flow_changes,
             moves: self.flow_moves,
         };
         let mut at = 0;
         while at < count {
-            let ready = processor.run(Prepare {
-                pipeline: self,
-                rules,
-                burst,
-                range: at..count,
-                as_of,
-                now,
-            });
-            processor.run(Send {
-                pipeline: self,
-                burst,
-                at,
-                frames,
-                out,
-            });
-            at += ready;
+            at += self.go_along(rules, burst, at..count, as_of, frames, now, out);
             if at < count
                 && let Some(frame) = frames.next()
             {
@@ -471,7 +353,7 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
         out: &mut Output<F>,
     ) {
-        match burst.lanes[at] {
+        match burst.packets[at % BURST].lane {
             Lane::V4 if self.go_in(rules, as_of, burst, &burst.v4, at, &mut frame, now) => {
                 self.go_on(rules, as_of, burst, &burst.v4, at, frame, now, out);
             }
@@ -502,7 +384,7 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
         out: &mut Output<F>,
     ) {
-        let (key, found) = connections.stages.get(burst.slots[at]);
+        let (key, found) = connections.stages.get(burst.packets[at % BURST].slot);
         let found = as_of.still(self, key, found);
         self.steer(rules, &burst.arrival(at), key, found, frame, now, out);
     }
@@ -532,7 +414,8 @@ impl<F: Frame> Pipeline<F> {
         else {
             return false;
         };
-        if edge_entry(found.hops) != (arrival.place, arrival.direction) {
+        let is_new = self.begins_anew::<K>(found, arrival.tcp_flags, now);
+        if is_new || edge_entry(found.hops) != (arrival.place, arrival.direction) {
             return false;
         }
         let seen = flow::Direction::Forward;

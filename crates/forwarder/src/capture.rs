@@ -1,4 +1,4 @@
-//! Capturing packets that ports receive and send, all or those of one chain, in the pcapng format.
+//! Capturing packets that ports receive and send, all or those that a filter lets through, in the pcapng format.
 //!
 //! The worker copies the beginning of each packet that is wanted and hands it over a bounded channel; whoever reads the
 //! capture writes it down. When the reader is too slow, packets are left out of the capture and counted, and traffic is not
@@ -11,15 +11,17 @@
 //! ```
 
 use crate::rules::{Hop, Rules, Stage};
+use crate::trace;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::{SystemTime, UNIX_EPOCH};
-use wire::steering::{self, Encoding};
-use wire::{IpPacket, ethernet};
+use wire::steering::{self, Encoding, SteeringContext};
+use wire::{IpPacket, ethernet, ipv4, mpls, nsh, tcp, udp, vxlan};
 
 /// Packets on their way to the reader at most.
-const PENDING: usize = 1_024;
+const PENDING: usize = 4_096;
 /// Bytes of a packet that are captured unless told otherwise, and at most.
 pub const SNAP_LENGTH: usize = 128;
 /// The most that can be asked for.
@@ -34,6 +36,42 @@ pub struct Filter {
     /// Only packets of this chain, by customer and chain: in tunnels, and to and from VNFs. What is outside at an edge is
     /// of no chain yet.
     pub chain: Option<(String, String)>,
+    /// Only frames that hold packets of such connections, in a tunnel the inner one; also ICMP errors about them.
+    pub connections: trace::Filter,
+    /// Only frames that ports sent, or only those that they received.
+    pub sent: Option<bool>,
+}
+
+impl Filter {
+    /// Whether a frame is wanted that a port, not excluded, sent or received.
+    fn wants(
+        &self,
+        sieve: trace::Sieve,
+        rules: &Rules,
+        port: usize,
+        sent: bool,
+        frame: &[u8],
+    ) -> bool {
+        if self.connections.is_empty() && self.chain.is_none() {
+            return true;
+        }
+        let tunnel = rules.underlay.as_ref().is_some_and(|one| one.port == port);
+        if let Some((source, destination)) = plain_addresses(frame, tunnel)
+            && !sieve.lets_through(source, destination)
+        {
+            return false;
+        }
+        let Some(held) = held(rules, port, sent, frame) else {
+            return false;
+        };
+        let of_chain = self.chain.as_ref().is_none_or(|(customer, chain)| {
+            held.stage
+                .is_some_and(|stage| stage.customer == *customer && stage.chain == *chain)
+        });
+        let about = held.packet.quoted.map(|quoted| quoted.reversed());
+        let matches = |tuple| self.connections.matches(tuple);
+        of_chain && (matches(&held.packet.tuple) || about.as_ref().is_some_and(matches))
+    }
 }
 
 /// A packet that was captured.
@@ -55,6 +93,8 @@ pub struct Captured {
 #[derive(Clone, Debug)]
 pub struct Capture {
     filter: Filter,
+    /// The filter's, for a first look.
+    sieve: trace::Sieve,
     snap_length: usize,
     sender: SyncSender<Captured>,
     lost: Arc<AtomicU64>,
@@ -82,6 +122,7 @@ impl Capture {
         let (sender, packets) = sync_channel(PENDING);
         let lost = Arc::new(AtomicU64::new(0));
         let capture = Capture {
+            sieve: filter.connections.sieve(),
             filter,
             snap_length: snap_length.clamp(1, LARGEST_SNAP_LENGTH),
             sender,
@@ -108,28 +149,27 @@ impl Capture {
         let Some(role) = rules.ports.get(port) else {
             return;
         };
-        if self
-            .filter
+        let filter = &self.filter;
+        let other_port = filter
             .port
             .as_ref()
-            .is_some_and(|wanted| *wanted != role.name)
-        {
+            .is_some_and(|wanted| *wanted != role.name);
+        if other_port || filter.sent.is_some_and(|wanted| wanted != sent) {
             return;
         }
+        // Those of one burst passed together.
+        let mut time = None;
         for frame in frames {
-            let wanted = self.filter.chain.as_ref().is_none_or(|(customer, chain)| {
-                stage_of(rules, port, sent, frame)
-                    .is_some_and(|stage| stage.customer == *customer && stage.chain == *chain)
-            });
-            if wanted {
-                self.hand_over(&role.name, sent, frame);
+            if self.filter.wants(self.sieve, rules, port, sent, frame) {
+                let time = *time.get_or_insert_with(now);
+                self.hand_over(time, &role.name, sent, frame);
             }
         }
     }
 
-    fn hand_over(&mut self, port: &str, sent: bool, frame: &[u8]) {
+    fn hand_over(&mut self, time: u64, port: &str, sent: bool, frame: &[u8]) {
         let captured = Captured {
-            time: now(),
+            time,
             port: port.to_string(),
             sent,
             length: frame.len(),
@@ -145,38 +185,84 @@ impl Capture {
     }
 }
 
-/// A stage of the service path that a frame is on, as its labels or its VNF's interface tell.
-fn stage_of<'a>(rules: &'a Rules, port: usize, sent: bool, frame: &[u8]) -> Option<&'a Stage> {
+/// What a frame holds.
+struct Held<'a> {
+    /// The packet, in a tunnel the inner one.
+    packet: IpPacket,
+    /// A stage of the service path it is on, as its labels or its VNF's interface tell; what is outside at an edge is on
+    /// none yet.
+    stage: Option<&'a Stage>,
+}
+
+fn held<'a>(rules: &'a Rules, port: usize, sent: bool, frame: &[u8]) -> Option<Held<'a>> {
     let header = ethernet::Header::parse(frame).ok()?;
-    let underlay = rules
-        .underlay
-        .as_ref()
-        .filter(|underlay| underlay.port == port);
-    if underlay.is_some() && header.vlan == 0 {
-        let packet = &frame[header.length..];
-        let ip = IpPacket::parse(packet).ok()?;
-        let encoding = Encoding::of(&ip)?;
-        let taken = steering::decapsulate(encoding, packet, &ip, rules).ok()?;
-        let context = taken.context;
-        let path = rules.paths.get(&(context.chain, context.egress))?;
-        return path
-            .stages
-            .iter()
-            .flatten()
-            .find_map(|&place| rules.stage(place));
-    }
+    let payload = frame.get(header.length..)?;
     let role = rules.ports.get(port)?;
+    let on_path = |context: &SteeringContext, inner: &[u8]| {
+        let path = rules.paths.get(&(context.chain, context.egress));
+        let mut stages = path.iter().flat_map(|path| path.stages.iter().flatten());
+        Some(Held {
+            packet: IpPacket::parse(inner).ok()?,
+            stage: stages.find_map(|&place| rules.stage(place)),
+        })
+    };
+    let underlay = rules.underlay.as_ref();
+    if underlay.is_some_and(|underlay| underlay.port == port) && header.vlan == 0 {
+        let packet = IpPacket::parse(payload).ok()?;
+        let taken = Encoding::of(&packet)
+            .and_then(|encoding| steering::decapsulate(encoding, payload, &packet, rules).ok());
+        return match taken {
+            Some(taken) => on_path(&taken.context, payload.get(taken.inner_offset..taken.end)?),
+            None => Some(Held {
+                packet,
+                stage: None,
+            }),
+        };
+    }
+    match header.ether_type {
+        ethernet::MPLS => {
+            let context = SteeringContext::from_labels(payload).ok()?;
+            return on_path(&context, payload.get(2 * mpls::ENTRY_LENGTH..)?);
+        }
+        ethernet::NSH => {
+            let service = nsh::Header::parse(payload).ok()?;
+            let context = SteeringContext::from_nsh(&service, rules).ok()?;
+            return on_path(&context, payload.get(service.length..)?);
+        }
+        _ => {}
+    }
     let vnf = if sent {
         header.destination
     } else {
         header.source
     };
     let known = role.gateways.get(&(header.vlan, vnf));
-    let (id, _) = known.or_else(|| role.transparent.get(&header.vlan))?;
-    match rules.hop(*id)? {
-        Hop::Attachment(attachment) => rules.stage(attachment.stage_before),
+    let hop = known.or_else(|| role.transparent.get(&header.vlan));
+    let stage = match hop.and_then(|(id, _)| rules.hop(*id)) {
+        Some(Hop::Attachment(attachment)) => rules.stage(attachment.stage_before),
         _ => None,
-    }
+    };
+    Some(Held {
+        packet: IpPacket::parse(payload).ok()?,
+        stage,
+    })
+}
+
+/// Source and destination of the packet that a frame holds, where it is TCP or UDP over IPv4 in the plainest of frames. With
+/// a tunnel it is that of VXLAN over IPv4, with labels.
+fn plain_addresses(frame: &[u8], tunnel: bool) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    const TUNNEL: usize = 72;
+    let is_ipv4 = |at: usize| frame.get(at..at + 2) == Some(&ethernet::IPV4.to_be_bytes());
+    let at = match tunnel {
+        false if is_ipv4(12) => ethernet::HEADER_LENGTH,
+        false if is_ipv4(16) => 18,
+        true if is_ipv4(12) && frame.get(36..38)? == vxlan::PORT.to_be_bytes() => TUNNEL,
+        _ => return None,
+    };
+    let header: &[u8; ipv4::HEADER_LENGTH] = frame.get(at..)?.first_chunk()?;
+    let plain = header[0] == 0x45 && matches!(header[9], tcp::PROTOCOL | udp::PROTOCOL);
+    let [.., a, b, c, d, e, f, g, h] = *header;
+    plain.then(|| (Ipv4Addr::new(a, b, c, d), Ipv4Addr::new(e, f, g, h)))
 }
 
 fn now() -> u64 {
@@ -334,6 +420,8 @@ mod tests {
             gateways: Default::default(),
             transparent: Default::default(),
             label_aware: Default::default(),
+            passive_edges: Default::default(),
+            has_passive: false,
             has_attachments: false,
         };
         rules.ports = names.map(port).into();
@@ -345,7 +433,7 @@ mod tests {
         let rules = rules(["wan", "lan"]);
         let filter = Filter {
             port: Some("lan".into()),
-            chain: None,
+            ..Filter::default()
         };
         let (mut capture, captures) = Capture::new(filter, 4);
         let frame = [1u8, 2, 3, 4, 5, 6];
@@ -359,5 +447,61 @@ mod tests {
         drop(captures);
         capture.take(&rules, 1, true, std::iter::once(&frame[..]));
         assert!(capture.is_over());
+    }
+
+    /// A UDP datagram over IPv4 in an Ethernet frame.
+    fn datagram(source: [u8; 4], destination: [u8; 4], port: u16) -> Vec<u8> {
+        let fields = ipv4::Fields {
+            source,
+            destination,
+            protocol: udp::PROTOCOL,
+            ttl: 64,
+            payload_length: 12,
+            identification: 1,
+            dont_fragment: false,
+        };
+        let mut frame = vec![2; 12];
+        frame.extend(ethernet::IPV4.to_be_bytes());
+        frame.extend(ipv4::write(&fields));
+        frame.extend(4_000u16.to_be_bytes());
+        frame.extend(port.to_be_bytes());
+        frame.extend([0, 12, 0, 0, 1, 2, 3, 4]);
+        frame
+    }
+
+    #[test]
+    fn a_filter_lets_both_directions_of_its_connections_through_and_nothing_else() {
+        use contracts::forwarder as contract;
+        let rules = rules(["wan", "lan"]);
+        let matched = contract::Match {
+            source_prefixes: vec!["10.1.0.0/24".into()],
+            destination_ports: vec![contract::PortRange {
+                first: 53,
+                last: 53,
+            }],
+            ..Default::default()
+        };
+        let filter = Filter {
+            connections: trace::Filter::new(Some(&matched), true).unwrap(),
+            sent: Some(true),
+            ..Filter::default()
+        };
+        let (mut capture, captures) = Capture::new(filter, 60);
+        let (host, server) = ([10, 1, 0, 7], [192, 0, 2, 1]);
+        let wanted = datagram(host, server, 53);
+        let mut answer = datagram(server, host, 4_000);
+        answer[34..36].copy_from_slice(&53u16.to_be_bytes());
+        let others = [
+            datagram(host, server, 54),
+            datagram([10, 2, 0, 7], server, 53),
+            vec![0xff; 60],
+            wanted[..30].to_vec(),
+        ];
+        let all = [&wanted, &answer].into_iter().chain(&others);
+        let frames: Vec<&[u8]> = all.map(Vec::as_slice).collect();
+        capture.take(&rules, 1, false, frames.iter().copied());
+        capture.take(&rules, 1, true, frames.iter().copied());
+        let kept: Vec<Vec<u8>> = captures.packets.try_iter().map(|one| one.bytes).collect();
+        assert_eq!(kept, [wanted, answer]);
     }
 }

@@ -1,6 +1,8 @@
 //! The control side of a forwarder: applies rule sets, reports, traces.
 
+use crate::buffers::Buffers;
 use crate::clock;
+use crate::exchange::{self, Imported};
 use crate::flow_files::FlowFiles;
 use crate::latency::Latency;
 use crate::pipeline::Settings;
@@ -11,7 +13,6 @@ use crate::trace::Trace;
 use crate::worker::Report;
 use crate::workers::{self, Threads, Workers};
 use contracts::forwarder as contract;
-use dpdk::Pool;
 use prost::Message;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,11 +36,12 @@ pub struct Control {
     applied: contract::RuleSet,
     refused: Option<(u64, String)>,
     incarnation: u64,
-    flow_entries_limit: u64,
     workers: Workers,
     threads: Threads,
     /// Decisions that the trace under way wants.
     trace_limit: usize,
+    /// The worker that a walk over all flow entries is at, and whether it begins there.
+    export_at: Option<(usize, bool)>,
 }
 
 /// Who and where a forwarder is.
@@ -54,6 +56,10 @@ pub struct Identity {
     pub flow_directory: Option<PathBuf>,
     /// How many workers it has.
     pub workers: usize,
+    /// The processors that they are bound to, in their order; none when there are none.
+    pub cores: Vec<usize>,
+    /// Whether it waits for another forwarder that owns the flow directory to end, instead of failing.
+    pub spare: bool,
 }
 
 impl Control {
@@ -61,26 +67,30 @@ impl Control {
     ///
     /// # Errors
     /// There are too many, there is no memory for the flow tables, or a thread does not start.
-    pub fn start(identity: Identity, pool: Pool, settings: &Settings) -> io::Result<Control> {
+    pub fn start(identity: Identity, buffers: Buffers, settings: &Settings) -> io::Result<Control> {
         let (files, registry) = match &identity.flow_directory {
             Some(directory) => {
                 let tables = settings.of_one(identity.workers.max(1));
                 let tables = tables.tables(Rules::empty().timeouts);
-                let (files, registry) =
-                    FlowFiles::open(directory, identity.workers, &tables, clock::seconds())
-                        .map_err(|error| {
-                            io::Error::other(format!("{}: {error}", directory.display()))
-                        })?;
+                let (files, registry) = FlowFiles::open(
+                    directory,
+                    identity.workers,
+                    &tables,
+                    identity.spare,
+                    clock::seconds,
+                )
+                .map_err(|error| io::Error::other(format!("{}: {error}", directory.display())))?;
                 (Some(Arc::new(files)), registry)
             }
             None => (None, Registry::default()),
         };
-        let (workers, threads) = Workers::start(identity.workers, pool, settings, files.as_ref())?;
+        let crew = (identity.workers, identity.cores.as_slice());
+        let (workers, threads) = Workers::start(crew, buffers, settings, files.as_ref())?;
         Ok(Control {
             site: identity.site,
             forwarder: identity.forwarder,
             state_directory: identity.state_directory,
-            ports: Ports::new(pool, workers.count()),
+            ports: Ports::new(*buffers.pool(), workers.count()),
             names_kept: registry.hop_count() + registry.place_count(),
             registry,
             files,
@@ -88,10 +98,10 @@ impl Control {
             applied: contract::RuleSet::default(),
             refused: None,
             incarnation: unix_time().as_nanos() as u64,
-            flow_entries_limit: (settings.memory_v4 / 21 + settings.memory_v6 / 42) as u64,
             workers,
             threads,
             trace_limit: 0,
+            export_at: None,
         })
     }
 
@@ -242,6 +252,40 @@ impl Control {
         self.workers.inject(request)
     }
 
+    /// The next page of a walk over all flow entries, or the first of a new one.
+    ///
+    /// # Errors
+    /// A worker does not answer.
+    pub fn export_flows(&mut self, begin: bool) -> Result<contract::FlowPage, String> {
+        let at = self.export_at.take().filter(|_| !begin);
+        let (mut worker, mut begins) = at.unwrap_or((0, true));
+        let mut entries = Vec::new();
+        while worker < self.workers.count() && entries.len() < exchange::PAGE {
+            let (met, more) = self.workers.export(worker, begins)?;
+            entries.extend(met);
+            begins = !more;
+            worker += usize::from(!more);
+        }
+        let more = worker < self.workers.count();
+        self.export_at = more.then_some((worker, begins));
+        Ok(exchange::page(&entries, &self.registry, more))
+    }
+
+    /// Takes a page of flow entries of another forwarder of the site.
+    ///
+    /// # Errors
+    /// Names the field that is wrong, or a worker does not answer.
+    pub fn import_flows(
+        &mut self,
+        request: &contract::ImportFlowsRequest,
+    ) -> Result<contract::ImportFlowsReply, String> {
+        let own = format!("{}/{}", self.site, self.forwarder);
+        let entries = exchange::read(request, &own, &self.rules, &mut self.registry)?;
+        self.keep_names()?;
+        let Imported { taken, refused } = self.workers.import(entries)?;
+        Ok(contract::ImportFlowsReply { taken, refused })
+    }
+
     /// The ways to the workers, for captures.
     pub fn workers(&self) -> Workers {
         self.workers.clone()
@@ -269,7 +313,7 @@ impl Control {
             drops: named(report.counters.drops()),
             events: named(report.counters.events()),
             flow_entries: report.flow_entries,
-            flow_entries_limit: self.flow_entries_limit,
+            flow_entries_limit: report.flow_entries_limit,
             latencies: report
                 .latencies
                 .iter()

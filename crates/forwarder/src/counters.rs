@@ -1,6 +1,6 @@
 //! What happened to packets, counted by name.
 
-use crate::registry::PlaceId;
+use crate::registry::{HopId, PlaceId};
 use wire::ParseError;
 use wire::steering::Direction;
 
@@ -32,6 +32,8 @@ named! {
         PortUnused = "port_unused",
         /// A VLAN that no edge and no attachment has.
         VlanUnknown = "vlan_unknown",
+        /// Two tags, where a VLAN is named by one.
+        VlanNested = "vlan_nested",
         /// On the underlay, but not for one of its addresses or not for the VXLAN port.
         UnderlayNotOurs = "underlay_not_ours",
         /// A tunnel packet from an address that is no peer's.
@@ -50,6 +52,8 @@ named! {
         EdgeUnclassified = "edge_unclassified",
         /// A group or link-local packet from an edge.
         EdgeMulticast = "edge_multicast",
+        /// An address that no packet between networks may have.
+        EdgeMartian = "edge_martian",
         /// For the forwarder itself, and nothing it answers.
         EdgeToGateway = "edge_to_gateway",
         /// The chain has no egress for the destination.
@@ -70,6 +74,8 @@ named! {
         FragmentWithoutFirst = "fragment_without_first",
         /// The next hop's Ethernet address is not known and nobody answers.
         NeighbourUnresolved = "neighbour_unresolved",
+        /// The next hop's Ethernet address is not known, and its link has its share of packets and neighbours that wait.
+        NeighbourCrowded = "neighbour_crowded",
         /// Too large for the next hop; answered where an answer is due.
         MtuExceeded = "mtu_exceeded",
         /// The TTL or hop limit ran out; answered.
@@ -98,6 +104,8 @@ named! {
         FlowNew = "flow_new",
         /// A connection's hop is of no use any more: it chose again.
         FlowRechosen = "flow_rechosen",
+        /// A SYN used the ports of a connection that had ended: it was opened anew.
+        FlowReopened = "flow_reopened",
         /// The hop a connection's packets come from changed.
         FlowHopMoved = "flow_hop_moved",
         /// The flow table is full: the choice was computed and not remembered.
@@ -116,14 +124,22 @@ named! {
         EchoAnswered = "echo_answered",
         /// An ICMP error was sent.
         IcmpErrorSent = "icmp_error_sent",
+        /// An ICMP error was due, and not sent: too many were sent there in this second.
+        IcmpErrorLimited = "icmp_error_limited",
+        /// A packet in fragments was forgotten before its time: its stage or edge had its share of them.
+        FragmentForgotten = "fragment_forgotten",
         /// A packet was cut into fragments.
         Fragmented = "fragmented",
+        /// A packet that its sender's system had left to be cut was cut into segments.
+        Segmented = "segmented",
         /// A packet was kept until its next hop is known.
         NeighbourWait = "neighbour_wait",
         /// A packet went to the worker that its connection is at home with.
         HandedOver = "handed_over",
         /// A worker did not hear what a neighbour said: too much was on its way to it. It asks itself.
         NeighbourUntold = "neighbour_untold",
+        /// A frame at an interface whose packets another forwarder of the site takes.
+        TakenElsewhere = "taken_elsewhere",
     }
 }
 
@@ -249,8 +265,31 @@ impl Counters {
 
     /// The counters of a hop.
     #[inline]
-    pub fn hop(&mut self, hop: crate::registry::HopId) -> Option<&mut HopCount> {
+    pub fn hop(&mut self, hop: HopId) -> Option<&mut HopCount> {
         self.hops.get_mut(hop.index())
+    }
+
+    /// Counts packets of a stage that go to a hop.
+    #[inline]
+    pub(crate) fn passed(
+        &mut self,
+        (place, direction): (PlaceId, Direction),
+        hop: HopId,
+        over_tunnel: bool,
+        packets: u64,
+        bytes: u64,
+    ) {
+        if let Some(stage) = self.stage(place, direction) {
+            stage.packets += packets;
+            stage.bytes += bytes;
+            if !over_tunnel {
+                stage.origin_packets += packets;
+                stage.origin_bytes += bytes;
+            }
+        }
+        if let Some(hop) = self.hop(hop) {
+            hop.packets += packets;
+        }
     }
 
     /// Adds another worker's counters.
@@ -284,7 +323,7 @@ impl Counters {
     }
 
     /// What a hop's counters say.
-    pub fn hop_count(&self, hop: crate::registry::HopId) -> HopCount {
+    pub fn hop_count(&self, hop: HopId) -> HopCount {
         self.hops.get(hop.index()).copied().unwrap_or_default()
     }
 

@@ -1,19 +1,22 @@
 //! Sending a packet to a hop.
 
-use crate::arrival::{Arrival, edge_error};
+use crate::arrival::{Arrival, is_group_or_local, is_martian};
 use crate::counters::{Drop, Event, Reason};
 use crate::encoded::encode;
-use crate::exits::{ExitKind, own_address, way};
+use crate::exits::{ExitKind, own_address};
 use crate::family::Family;
+use crate::fragments::Shown;
 use crate::frame::Frame;
 use crate::neighbours::{Lookup, Waiting, framed, question};
 use crate::pipeline::{Output, Pipeline};
 use crate::registry::HopId;
-use crate::rules::{AttachmentHop, AttachmentKind, EdgeHop, Hop, Rules};
+use crate::rules::{EdgeHop, Hop, Rules};
 use std::net::IpAddr;
 use wire::fragment::fragment_v4;
+use wire::ip::Fragmentation;
+use wire::segments::Segments;
 use wire::steering::Direction;
-use wire::{MacAddress, ethernet, icmp};
+use wire::{MacAddress, ethernet};
 
 impl<F: Frame> Pipeline<F> {
     /// Sends a packet.
@@ -36,7 +39,7 @@ impl<F: Frame> Pipeline<F> {
         if exit.kind == ExitKind::Edge {
             return self.send_to_edge(rules, arrival, key, hop, frame, now, out);
         }
-        if arrival.length > exit.mtu {
+        if arrival.length > exit.mtu || frame.segment_size() != 0 {
             return self.too_large_for(rules, arrival, key, hop, frame, now, out);
         }
         let port = usize::from(exit.port);
@@ -87,7 +90,7 @@ impl<F: Frame> Pipeline<F> {
         self.send_resolved(rules, key, own, frame, now, out)
     }
 
-    /// A packet that is too large for a peer's tunnel or an attachment.
+    /// A packet that is too large for a peer's tunnel or an attachment, or of several segments.
     #[cold]
     #[allow(clippy::too_many_arguments)]
     fn too_large_for<K: Family>(
@@ -102,37 +105,62 @@ impl<F: Frame> Pipeline<F> {
     ) -> Result<(), Reason> {
         bare(&mut frame, arrival);
         let direction = arrival.direction;
-        let exit = self.exits.get(hop, direction).ok_or(Drop::HopGone)?.clone();
+        let exit = self.exits.get(hop, direction).ok_or(Drop::HopGone)?;
         if exit.kind == ExitKind::Gone {
             return Err(Drop::HopGone.into());
         }
         let mtu = exit.mtu as usize;
+        if exit.kind == ExitKind::Attachment && in_segments(&frame, mtu) {
+            // Whole: whoever takes it off the port cuts it.
+            if !frame.prepend(exit.length()) {
+                return Err(Drop::NoHeadroom.into());
+            }
+            exit.write_ethernet(frame.data_mut(), ether_type::<K>());
+            out.send(usize::from(exit.port), frame);
+            return Ok(());
+        }
         let send = |this: &mut Self, fragment: &[u8], out: &mut Output<F>| {
-            let mut bytes = vec![0; exit.length()];
-            bytes.extend_from_slice(fragment);
-            if exit.kind == ExitKind::Encoded {
-                encode(rules, arrival, key, hop, &mut bytes)?;
-                let Some((key, own)) = peer_way(rules, hop) else {
-                    out.make(usize::from(exit.port), bytes);
-                    return Ok(());
-                };
-                return this.send_made(rules, key, own, bytes, now, out);
-            }
-            if exit.kind == ExitKind::Attachment {
-                exit.write_ethernet(&mut bytes, ether_type::<K>());
-                out.make(usize::from(exit.port), bytes);
-                return Ok(());
-            }
-            let labels = this
-                .exits
-                .labels(arrival.place, direction, arrival.loop_guard)
-                .ok_or(Drop::StageUnknown)?;
-            let length = fragment.len() as u32;
-            exit.write_tunnel(&mut bytes, length, key.entropy_port(), labels);
-            let (key, own) = peer_way(rules, hop).ok_or(Drop::HopGone)?;
-            this.send_made(rules, key, own, bytes, now, out)
+            this.send_made_to(rules, arrival, key, hop, fragment, now, out)
         };
-        self.too_large::<K>(rules, arrival, &frame, mtu, now, out, send)
+        self.in_parts(rules, arrival, key, None, &frame, mtu, now, out, send)
+    }
+
+    /// Sends a packet made here, which fits, to a peer or an attachment.
+    #[cold]
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn send_made_to<K: Family>(
+        &mut self,
+        rules: &Rules,
+        arrival: &Arrival,
+        key: &K,
+        hop: HopId,
+        packet: &[u8],
+        now: u32,
+        out: &mut Output<F>,
+    ) -> Result<(), Reason> {
+        let direction = arrival.direction;
+        let exit = self.exits.get(hop, direction).ok_or(Drop::HopGone)?;
+        let port = usize::from(exit.port);
+        let mut bytes = vec![0; exit.length()];
+        bytes.extend_from_slice(packet);
+        match exit.kind {
+            ExitKind::Gone | ExitKind::Edge => return Err(Drop::HopGone.into()),
+            ExitKind::Encoded => encode(rules, arrival, key, hop, &mut bytes)?,
+            ExitKind::Attachment => exit.write_ethernet(&mut bytes, ether_type::<K>()),
+            ExitKind::TunnelV4 | ExitKind::TunnelV6 => {
+                let labels = self
+                    .exits
+                    .labels(arrival.place, direction, arrival.loop_guard)
+                    .ok_or(Drop::StageUnknown)?;
+                let length = packet.len() as u32;
+                exit.write_tunnel(&mut bytes, length, key.entropy_port(), labels);
+            }
+        }
+        let Some((neighbour, own)) = peer_way(rules, hop) else {
+            out.make(port, bytes);
+            return Ok(());
+        };
+        self.send_made(rules, neighbour, own, bytes, now, out)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -151,28 +179,46 @@ impl<F: Frame> Pipeline<F> {
         };
         bare(&mut frame, arrival);
         let destination = destination(frame.data()).ok_or(Drop::EdgeNoNextHop)?;
+        // What could not be answered does not leave either: so no entry lets in what an edge refuses.
+        let is_martian_source = source(frame.data()).is_none_or(is_martian);
+        if is_martian_source || is_martian(destination) || is_group_or_local(destination) {
+            return Err(Drop::EdgeMartian.into());
+        }
         let next_hop = edge.next_hop(destination).ok_or(Drop::EdgeNoNextHop)?;
-        let source = rules.ports.get(edge.port).ok_or(Drop::HopGone)?.mac;
-        if !arrival.is_error && !arrival.is_later_fragment {
+        let own_mac = rules.ports.get(edge.port).ok_or(Drop::HopGone)?.mac;
+        let is_later = matches!(arrival.fragmentation, Fragmentation::Later { .. });
+        if !arrival.is_error && !is_later {
             self.expect_answer(edge, arrival, key, now);
+        }
+        if let Fragmentation::First { identification } = arrival.fragmentation
+            && !arrival.is_error
+        {
+            // Errors that enter here may quote the fragments behind it.
+            let (tuple, is_error) = (key.tuple(arrival.direction), false);
+            let shown = Shown { tuple, is_error };
+            self.fragments
+                .remember(edge.place, &tuple, identification, shown, now);
         }
         let protocol = key.protocol();
         self.clamp_segment_size(rules, edge, arrival, protocol, frame.data_mut());
         let own = edge
             .own_address(next_hop.is_ipv6())
-            .unwrap_or_else(|| own_link_local(source, next_hop));
+            .unwrap_or_else(|| own_link_local(own_mac, next_hop));
         let neighbour = (edge.port, edge.vlan, next_hop);
         let ether_type = ether_type::<K>();
-        if arrival.length as usize > edge.mtu {
+        if arrival.length as usize > edge.mtu && !in_segments(&frame, edge.mtu) {
             let send = |this: &mut Self, fragment: &[u8], out: &mut Output<F>| {
                 let nobody = MacAddress::default();
-                let bytes = framed(nobody, source, edge.vlan, ether_type, fragment);
+                let bytes = framed(nobody, own_mac, edge.vlan, ether_type, fragment);
                 this.send_made(rules, neighbour, own, bytes, now, out)
             };
-            return self.too_large::<K>(rules, arrival, &frame, edge.mtu, now, out, send);
+            let at_edge = Some(edge);
+            return self.in_parts(
+                rules, arrival, key, at_edge, &frame, edge.mtu, now, out, send,
+            );
         }
         let nobody = MacAddress::default();
-        write_ethernet(&mut frame, nobody, source, edge.vlan, ether_type)?;
+        write_ethernet(&mut frame, nobody, own_mac, edge.vlan, ether_type)?;
         self.send_resolved(rules, neighbour, own, frame, now, out)
     }
 
@@ -225,7 +271,7 @@ impl<F: Frame> Pipeline<F> {
 
     /// The same for a frame made here.
     #[cold]
-    fn send_made(
+    pub(crate) fn send_made(
         &mut self,
         rules: &Rules,
         key: (usize, u16, IpAddr),
@@ -253,7 +299,7 @@ impl<F: Frame> Pipeline<F> {
                 self.counters.event(Event::NeighbourWait);
                 Ok(())
             }
-            Err(_) => Err(Drop::NeighbourUnresolved.into()),
+            Err(_) => Err(Drop::NeighbourCrowded.into()),
         }
     }
 
@@ -273,6 +319,43 @@ impl<F: Frame> Pipeline<F> {
         }
     }
 
+    /// A packet that does not fit as it is: its segments one by one, where it is of several, and those that do not fit either
+    /// as [`Pipeline::too_large`] says. `edge` is where it was to leave, if that is what it does not fit.
+    #[cold]
+    #[allow(clippy::too_many_arguments)]
+    fn in_parts<K: Family>(
+        &mut self,
+        rules: &Rules,
+        arrival: &Arrival,
+        key: &K,
+        edge: Option<&EdgeHop>,
+        frame: &F,
+        mtu: usize,
+        now: u32,
+        out: &mut Output<F>,
+        mut send: impl FnMut(&mut Self, &[u8], &mut Output<F>) -> Result<(), Reason>,
+    ) -> Result<(), Reason> {
+        let size = frame.segment_size();
+        if size == 0 {
+            let (packet, send) = (frame.data(), &mut send);
+            return self.too_large(rules, arrival, key, edge, packet, mtu, now, out, send);
+        }
+        let segments = Segments::of_packet(frame.data(), size).ok_or(Drop::OffloadUnknown)?;
+        self.counters.event(Event::Segmented);
+        let (mut segment, mut result) = (Vec::new(), Ok(()));
+        segments.cut(frame.data(), 0, &mut segment, |segment| {
+            if segment.len() > mtu {
+                let send = &mut send;
+                result = self.too_large(rules, arrival, key, edge, segment, mtu, now, out, send);
+            } else if let Err(reason) = send(self, segment, out) {
+                self.counters.drop(reason);
+            }
+            // The others would come to the same.
+            result.is_ok()
+        });
+        result
+    }
+
     /// A packet that does not fit: cut into fragments where that is allowed, answered otherwise.
     #[cold]
     #[allow(clippy::too_many_arguments)]
@@ -280,13 +363,14 @@ impl<F: Frame> Pipeline<F> {
         &mut self,
         rules: &Rules,
         arrival: &Arrival,
-        frame: &F,
+        key: &K,
+        edge: Option<&EdgeHop>,
+        packet: &[u8],
         mtu: usize,
         now: u32,
         out: &mut Output<F>,
-        mut send: impl FnMut(&mut Self, &[u8], &mut Output<F>) -> Result<(), Reason>,
+        send: &mut impl FnMut(&mut Self, &[u8], &mut Output<F>) -> Result<(), Reason>,
     ) -> Result<(), Reason> {
-        let packet = frame.data();
         if let Some(fragments) = fragment_v4(packet, mtu) {
             self.counters.event(Event::Fragmented);
             for fragment in fragments {
@@ -294,87 +378,9 @@ impl<F: Frame> Pipeline<F> {
             }
             return Ok(());
         }
-        self.answer_too_big::<K>(rules, arrival, packet, mtu, now, out);
+        self.answer_too_big(rules, arrival, key, edge, packet, mtu, now, out);
         Err(Drop::MtuExceeded.into())
     }
-
-    /// Tells the sender of a packet which size fits, by way of the hop it came from.
-    fn answer_too_big<K: Family>(
-        &mut self,
-        rules: &Rules,
-        arrival: &Arrival,
-        packet: &[u8],
-        mtu: usize,
-        now: u32,
-        out: &mut Output<F>,
-    ) {
-        let error = icmp::Error::TooBig { mtu: mtu as u16 };
-        let sent = match rules.hop(arrival.from) {
-            Some(Hop::Edge(edge)) => self.answer_at_edge(rules, edge, error, packet, now, out),
-            Some(Hop::Attachment(attachment)) => {
-                attachment_error::<K>(rules, attachment, arrival, error, packet)
-                    .map(|(port, bytes)| out.make(port, bytes))
-            }
-            _ => None,
-        };
-        if sent.is_some() {
-            self.counters.event(Event::IcmpErrorSent);
-        }
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn answer_at_edge(
-        &mut self,
-        rules: &Rules,
-        edge: &EdgeHop,
-        error: icmp::Error,
-        packet: &[u8],
-        now: u32,
-        out: &mut Output<F>,
-    ) -> Option<()> {
-        let (ether_type, answer) = edge_error(edge, error, packet)?;
-        let mac = rules.ports.get(edge.port)?.mac;
-        let source = source(packet)?;
-        let own = edge.own_address(source.is_ipv6())?;
-        let next_hop = edge.next_hop(source)?;
-        let bytes = framed(MacAddress::default(), mac, edge.vlan, ether_type, &answer);
-        let key = (edge.port, edge.vlan, next_hop);
-        self.send_made(rules, key, own, bytes, now, out).ok()
-    }
-}
-
-/// What an error about a packet that a VNF sent looks like to that VNF: it comes from its gateway, by the interface
-/// the packet left by.
-fn attachment_error<K: Family>(
-    rules: &Rules,
-    attachment: &AttachmentHop,
-    arrival: &Arrival,
-    error: icmp::Error,
-    packet: &[u8],
-) -> Option<(usize, Vec<u8>)> {
-    if matches!(attachment.kind, AttachmentKind::LabelAware(_)) {
-        // It would have to come with a context, and there is none towards the VNF itself.
-        return None;
-    }
-    let way = way(attachment, arrival.direction.opposite());
-    let mac = rules.ports.get(way.port)?.mac;
-    let answer = if K::V6 {
-        icmp::error_v6(
-            error,
-            crate::arrival::ATTACHMENT_GATEWAY_V6.octets(),
-            packet,
-        )?
-    } else {
-        icmp::error_v4(
-            error,
-            crate::arrival::ATTACHMENT_GATEWAY_V4.octets(),
-            packet,
-        )?
-    };
-    Some((
-        way.port,
-        framed(way.mac, mac, way.vlan, ether_type::<K>(), &answer),
-    ))
 }
 
 /// A peer's neighbour on the underlay, and the own address that asks for it.
@@ -386,6 +392,12 @@ fn peer_way(rules: &Rules, hop: HopId) -> Option<((usize, u16, IpAddr), IpAddr)>
     Some(((underlay.port, 0, peer.next_hop), own))
 }
 
+/// Whether a packet, alone in its frame, is of several segments that all fit.
+fn in_segments<F: Frame>(frame: &F, mtu: usize) -> bool {
+    Segments::of_packet(frame.data(), frame.segment_size())
+        .is_some_and(|segments| segments.longest() <= mtu)
+}
+
 /// Leaves the IP packet alone in its frame.
 fn bare<F: Frame>(frame: &mut F, arrival: &Arrival) {
     frame.trim_front(usize::from(arrival.offset));
@@ -393,7 +405,7 @@ fn bare<F: Frame>(frame: &mut F, arrival: &Arrival) {
 }
 
 /// Where a checked packet comes from.
-fn source(packet: &[u8]) -> Option<IpAddr> {
+pub(crate) fn source(packet: &[u8]) -> Option<IpAddr> {
     address(packet, 12, 8)
 }
 
@@ -412,7 +424,7 @@ fn address(packet: &[u8], at_v4: usize, at_v6: usize) -> Option<IpAddr> {
 }
 
 #[inline(always)]
-const fn ether_type<K: Family>() -> u16 {
+pub(crate) const fn ether_type<K: Family>() -> u16 {
     if K::V6 {
         ethernet::IPV6
     } else {

@@ -77,12 +77,12 @@ impl<F: Frame> Pipeline<F> {
         frame.trim_front(header.length + length);
         let ip = IpPacket::parse(frame.data())?;
         frame.truncate(ip.length);
-        let tuple = self.connection(place, &ip, now)?;
+        let shown = self.connection(place, &ip, now)?;
         let arrival = Arrival {
             loop_guard: context.loop_guard,
-            ..Arrival::new(place, context.direction, from, &ip)
+            ..Arrival::new(place, context.direction, from, &ip, shown.is_error)
         };
-        Ok(Accepted::Packet(arrival, tuple))
+        Ok(Accepted::Packet(arrival, shown.tuple))
     }
 }
 

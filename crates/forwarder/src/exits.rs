@@ -10,13 +10,15 @@ use crate::rules::{AttachmentHop, AttachmentKind, Hop, PeerHop, Place, Rules, Si
 use std::net::IpAddr;
 use wire::nsh::ServiceIndex;
 use wire::steering::{Direction, Encoding, SteeringContext};
-use wire::{Label, MacAddress, checksum, ethernet, ipv4, mpls};
+use wire::{Label, MacAddress, checksum, ethernet, ipv4, mpls, vxlan};
 
 /// Bytes of a header at most.
 const HEADER_LIMIT: usize = 96;
 /// Bytes of a tunnel's headers with labels, over IPv4 and over IPv6.
 pub(crate) const TUNNEL_V4: usize = 72;
 const TUNNEL_V6: usize = 92;
+/// Bytes of a tunnel's headers over IPv4 in front of the labels.
+const LABELS_V4: usize = 64;
 /// Stands in a header until a packet's labels do.
 const ANY_LABEL: Label = Label::new(mpls::FIRST_UNRESERVED).expect("it is not reserved");
 
@@ -247,22 +249,37 @@ impl Exit {
 
     /// Writes the tunnel's headers over IPv4.
     #[inline(always)]
-    pub(crate) fn write_tunnel_v4(&self, frame: &mut [u8], inner: u32, port: u16, labels: u64) {
-        if let (Some(bytes), Some(header)) = (
-            frame.first_chunk_mut::<TUNNEL_V4>(),
-            self.header.first_chunk::<TUNNEL_V4>(),
-        ) {
-            let ip_packet = inner as u16 + (TUNNEL_V4 - ethernet::HEADER_LENGTH) as u16;
-            // Both are less than 2^16, so that one carry is all there can be.
-            let sum = self.sum + u32::from(ip_packet);
-            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-            *bytes = *header;
-            bytes[16..18].copy_from_slice(&ip_packet.to_be_bytes());
-            bytes[24..26].copy_from_slice(&sum.to_be_bytes());
-            bytes[34..36].copy_from_slice(&port.to_be_bytes());
-            bytes[38..40].copy_from_slice(&(ip_packet - 20).to_be_bytes());
-            bytes[64..72].copy_from_slice(&labels.to_be_bytes());
+    fn write_tunnel_v4(&self, frame: &mut [u8], inner: u32, port: u16, labels: u64) {
+        if let Some(bytes) = frame.first_chunk_mut() {
+            self.fill_tunnel_v4(bytes, inner, port, labels);
         }
+    }
+
+    /// [`Exit::write_tunnel`] over IPv4, where there is room for sure.
+    #[inline(always)]
+    pub(crate) fn fill_tunnel_v4(
+        &self,
+        bytes: &mut [u8; TUNNEL_V4],
+        inner: u32,
+        port: u16,
+        labels: u64,
+    ) {
+        let Some(header) = self.header.first_chunk::<LABELS_V4>() else {
+            return;
+        };
+        let ip_packet = inner as u16 + (TUNNEL_V4 - ethernet::HEADER_LENGTH) as u16;
+        // Both are less than 2^16, so that one carry is all there can be.
+        let sum = self.sum + u32::from(ip_packet);
+        let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+        let (start, stack) = bytes.split_at_mut(LABELS_V4);
+        start.copy_from_slice(header);
+        start[16..18].copy_from_slice(&ip_packet.to_be_bytes());
+        start[24..26].copy_from_slice(&sum.to_be_bytes());
+        // Ports, length and checksum in one piece; there is no checksum over IPv4 (RFC 7348, section 5).
+        let to = u64::from(vxlan::PORT);
+        let udp = u64::from(port) << 48 | to << 32 | u64::from(ip_packet - 20) << 16;
+        start[34..42].copy_from_slice(&udp.to_be_bytes());
+        stack.copy_from_slice(&labels.to_be_bytes());
     }
 
     /// Writes the tunnel's headers over IPv6.

@@ -74,6 +74,12 @@ impl Family for Ipv4Key {
     }
 
     #[inline(always)]
+    fn entropy_port(&self) -> u16 {
+        let [source, destination] = self.ends();
+        FiveTuple::entropy_port_v4(source, destination, self.protocol())
+    }
+
+    #[inline(always)]
     fn addresses_of(&self) -> Addresses {
         Addresses::V4 {
             source: self.source().octets(),
@@ -148,6 +154,23 @@ pub(crate) fn key(place: PlaceId, tuple: &FiveTuple, direction: Direction) -> Ke
             );
             let key = Ipv6Key::new(place.0, source, destination, protocol, from, to);
             Key::V6(key)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_the_entropy_of_its_connection() {
+        for number in 0..1_000u32 {
+            let word = number.wrapping_mul(0x9e37_79b9);
+            let key = Ipv4Key::new(3, word, !word.rotate_left(7), 17, number as u16, 53);
+            for key in [key, key.reversed_at(3)] {
+                let tuple = key.tuple(Direction::Forward);
+                assert_eq!(key.entropy_port(), tuple.entropy_port(), "{key:?}");
+            }
         }
     }
 }

@@ -53,7 +53,8 @@ struct Crew {
 
 impl FlowFiles {
     /// Takes a directory, which is made where it does not exist, and reads the names that its tables' numbers have. Tables
-    /// of another number of workers are dealt out anew, into ones made from `tables` (IPv4 and IPv6). `now` is in seconds.
+    /// of another number of workers are dealt out anew, into ones made from `tables` (IPv4 and IPv6). Where another process owns
+    /// the directory, `waits` says to wait until it has ended. `now` tells the time in seconds, then.
     ///
     /// # Errors
     /// It is not on a file system in memory, another process owns it, it cannot be used, or there is no room for both the
@@ -62,7 +63,8 @@ impl FlowFiles {
         directory: &Path,
         workers: usize,
         tables: &(Config, Config),
-        now: u32,
+        waits: bool,
+        now: impl FnOnce() -> u32,
     ) -> io::Result<(FlowFiles, Registry)> {
         fs::DirBuilder::new()
             .recursive(true)
@@ -77,6 +79,7 @@ impl FlowFiles {
         let lock = file(&directory.join("lock"), false)?;
         match lock.try_lock() {
             Ok(()) => {}
+            Err(TryLockError::WouldBlock) if waits => lock.lock()?,
             Err(TryLockError::WouldBlock) => {
                 return Err(io::Error::other(
                     "another forwarder uses the flow directory",
@@ -93,7 +96,7 @@ impl FlowFiles {
             _lock: lock,
         };
         let registry = files.names()?;
-        files.settle(tables, now)?;
+        files.settle(tables, now())?;
         Ok((files, registry))
     }
 
@@ -220,26 +223,6 @@ impl Place {
         match self {
             Place::Process => FlowTable::new(config),
             Place::Files(files, worker) => files.table(*worker, config, now),
-        }
-    }
-
-    /// A table made from other settings, with the entries of the one it replaces.
-    ///
-    /// # Errors
-    /// As for [`Place::table`]; nothing has changed then.
-    pub(crate) fn replace<K: FlowKey>(
-        &self,
-        old: &mut FlowTable<K>,
-        config: &Config,
-        now: u32,
-    ) -> Result<FlowTable<K>, ConfigError> {
-        match self {
-            Place::Process => {
-                let mut table = FlowTable::new(config)?;
-                move_entries(old, &mut table, now);
-                Ok(table)
-            }
-            Place::Files(files, worker) => files.replace(*worker, old, config, now),
         }
     }
 }

@@ -1,85 +1,318 @@
-//! Later fragments follow the first one: the ports it showed, remembered for a while.
+//! Fragments follow the first one: the connection it showed, remembered for a while.
+//!
+//! Each place has a share of what is remembered. A flood of first fragments at one pushes out its own, and where there is no room
+//! for all places together, those of the place that has most.
 
 use crate::registry::PlaceId;
 use foldhash::HashMap;
+use std::collections::VecDeque;
 use std::hash::Hash;
 use wire::ip::Fragmentation;
 use wire::{Addresses, FiveTuple, IpPacket};
 
-/// Packets in fragments that are remembered at most.
-const LIMIT: usize = 8_192;
+/// Packets in fragments that are remembered at most, in all and of one place.
+const LIMIT: usize = 32_768;
+const SHARE: usize = 1_024;
 /// Seconds they are remembered (RFC 791 asks hosts to wait as long at least).
 const LIFETIME: u32 = 30;
 
-/// Where the fragments were seen, whose they are, and which packet's.
-type Key<P> = (P, Addresses, u8, u32);
+/// Which packet fragments are of. Over IPv6 the protocol does not count: a later fragment may show that of an extension header,
+/// which only the first one has (RFC 8200, section 4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Name {
+    addresses: Addresses,
+    protocol: u8,
+    identification: u32,
+}
 
-/// Ports of packets in fragments, by where they were seen.
+impl Name {
+    fn of(tuple: &FiveTuple, identification: u32) -> Name {
+        let all_show = shown_by_all(tuple);
+        Name {
+            addresses: all_show.addresses,
+            protocol: all_show.protocol,
+            identification,
+        }
+    }
+}
+
+/// What every fragment of a packet shows of its connection, given what one of them shows.
+pub(crate) fn shown_by_all(tuple: &FiveTuple) -> FiveTuple {
+    let protocol = match tuple.addresses {
+        Addresses::V4 { .. } => tuple.protocol,
+        Addresses::V6 { .. } => 0,
+    };
+    FiveTuple::without_ports(tuple.addresses, protocol)
+}
+
+/// What a packet belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// The connection, as packets of the packet's direction show it.
+    pub tuple: FiveTuple,
+    /// Whether the packet is an ICMP error about it.
+    pub is_error: bool,
+}
+
+/// What is remembered of one place.
+#[derive(Debug, Default)]
+struct Share {
+    records: HashMap<Name, (Shown, u32)>,
+    /// The same, the oldest first, with the time each was noted here; it may have been seen again since.
+    order: VecDeque<(Name, u32)>,
+}
+
+impl Share {
+    /// Removes the oldest; whether there was one.
+    fn forget_oldest(&mut self) -> bool {
+        let oldest = self.order.pop_front();
+        oldest.is_some_and(|(name, _)| self.records.remove(&name).is_some())
+    }
+
+    /// Removes what is too old; returns how many.
+    fn forget_old(&mut self, now: u32) -> usize {
+        let before = self.records.len();
+        let is_old = |seen: u32| now.wrapping_sub(seen) > LIFETIME;
+        while let Some(&(name, noted)) = self.order.front().filter(|(_, noted)| is_old(*noted)) {
+            self.order.pop_front();
+            match self.records.get(&name) {
+                Some(&(_, seen)) if seen != noted && !is_old(seen) => {
+                    self.order.push_back((name, seen));
+                }
+                _ => {
+                    self.records.remove(&name);
+                }
+            }
+        }
+        before - self.records.len()
+    }
+}
+
+/// Connections of packets in fragments, by the place (a stage or an edge) where they were seen.
 #[derive(Debug)]
 pub struct Fragments<P = PlaceId> {
-    ports: HashMap<Key<P>, (u16, u16, u32)>,
+    shares: HashMap<P, Share>,
+    count: usize,
+    pushed_out: u64,
 }
 
 impl<P> Default for Fragments<P> {
     fn default() -> Self {
         Fragments {
-            ports: HashMap::default(),
+            shares: HashMap::default(),
+            count: 0,
+            pushed_out: 0,
         }
     }
 }
 
 impl<P: Copy + Eq + Hash> Fragments<P> {
-    /// The packet's 5-tuple with its ports: its own, or those its first fragment showed at this place (a stage or
-    /// an edge, `place`). Nothing for a later fragment whose first is not known. `now` is in seconds.
+    /// What a packet at a place belongs to: of a later fragment what the first one showed there, of an ICMP error the
+    /// connection it quotes. Nothing where that takes a first fragment that is not known. `now` is in seconds.
     #[inline]
-    pub fn tuple(&mut self, place: P, packet: &IpPacket, now: u32) -> Option<FiveTuple> {
-        match packet.fragmentation {
-            Fragmentation::Whole => Some(packet.tuple),
-            Fragmentation::First { identification } => {
-                self.remember(place, packet, identification, now);
-                Some(packet.tuple)
-            }
-            Fragmentation::Later { identification } => {
-                self.recall(place, packet, identification, now)
-            }
+    pub fn connection(&mut self, place: P, packet: &IpPacket, now: u32) -> Option<Shown> {
+        if packet.quoted.is_none() && packet.fragmentation == Fragmentation::Whole {
+            return Some(Shown {
+                tuple: packet.tuple,
+                is_error: false,
+            });
         }
+        self.connection_in_parts(place, packet, now)
     }
 
     #[cold]
-    fn remember(&mut self, place: P, packet: &IpPacket, identification: u32, now: u32) {
-        if self.ports.len() >= LIMIT {
-            self.forget_old(now);
+    fn connection_in_parts(&mut self, place: P, packet: &IpPacket, now: u32) -> Option<Shown> {
+        if let Fragmentation::Later { identification } = packet.fragmentation {
+            return self.recall(place, &packet.tuple, identification, now);
         }
-        if self.ports.len() >= LIMIT {
-            self.ports.clear();
+        let shown = match (packet.quoted, packet.quoted_fragment) {
+            (None, _) => Shown {
+                tuple: packet.tuple,
+                is_error: false,
+            },
+            (Some(quoted), None) => Shown {
+                tuple: quoted.reversed(),
+                is_error: true,
+            },
+            (Some(quoted), Some(identification)) => {
+                let about = self.recall(place, &quoted, identification, now)?;
+                Shown {
+                    tuple: about.tuple.reversed(),
+                    is_error: true,
+                }
+            }
+        };
+        if let Fragmentation::First { identification } = packet.fragmentation {
+            self.remember(place, &packet.tuple, identification, shown, now);
         }
-        let tuple = packet.tuple;
-        let key = (place, tuple.addresses, tuple.protocol, identification);
-        self.ports
-            .insert(key, (tuple.source_port, tuple.destination_port, now));
+        Some(shown)
     }
 
+    /// Notes what a first fragment, which itself shows `tuple`, belongs to.
     #[cold]
-    fn recall(
+    pub(crate) fn remember(
         &mut self,
         place: P,
-        packet: &IpPacket,
+        tuple: &FiveTuple,
         identification: u32,
+        shown: Shown,
         now: u32,
-    ) -> Option<FiveTuple> {
-        let tuple = packet.tuple;
-        let key = (place, tuple.addresses, tuple.protocol, identification);
-        let &(source_port, destination_port, seen) = self.ports.get(&key)?;
-        (now.wrapping_sub(seen) <= LIFETIME).then_some(FiveTuple {
-            source_port,
-            destination_port,
-            ..tuple
-        })
+    ) {
+        let name = Name::of(tuple, identification);
+        let share = self.shares.entry(place).or_default();
+        if let Some(record) = share.records.get_mut(&name) {
+            *record = (shown, now);
+            return;
+        }
+        if share.records.len() >= SHARE && share.forget_oldest() {
+            self.count -= 1;
+            self.pushed_out += 1;
+        }
+        share.records.insert(name, (shown, now));
+        share.order.push_back((name, now));
+        self.count += 1;
+        if self.count > LIMIT {
+            self.push_out();
+        }
+    }
+
+    /// Forgets the oldest of the place that has most.
+    #[cold]
+    fn push_out(&mut self) {
+        let shares = self.shares.values_mut();
+        let largest = shares.max_by_key(|share| share.records.len());
+        if largest.is_some_and(Share::forget_oldest) {
+            self.count -= 1;
+            self.pushed_out += 1;
+        }
+    }
+
+    fn recall(&self, place: P, tuple: &FiveTuple, identification: u32, now: u32) -> Option<Shown> {
+        let share = self.shares.get(&place)?;
+        let &(shown, seen) = share.records.get(&Name::of(tuple, identification))?;
+        (now.wrapping_sub(seen) <= LIFETIME).then_some(shown)
     }
 
     /// Forgets what is too old; `now` is in seconds.
     pub fn forget_old(&mut self, now: u32) {
-        self.ports
-            .retain(|_, &mut (_, _, seen)| now.wrapping_sub(seen) <= LIFETIME);
+        let count = &mut self.count;
+        self.shares.retain(|_, share| {
+            *count -= share.forget_old(now);
+            !share.records.is_empty()
+        });
+    }
+
+    /// How many were forgotten before their time since this was last asked.
+    pub fn take_pushed_out(&mut self) -> u64 {
+        std::mem::take(&mut self.pushed_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(identification: u32) -> (FiveTuple, Shown) {
+        let tuple = FiveTuple {
+            addresses: Addresses::V4 {
+                source: identification.to_be_bytes(),
+                destination: [10, 0, 0, 1],
+            },
+            protocol: 17,
+            source_port: 5,
+            destination_port: 6,
+        };
+        let shown = Shown {
+            tuple,
+            is_error: false,
+        };
+        (tuple, shown)
+    }
+
+    fn remember(fragments: &mut Fragments<u32>, place: u32, number: u32, now: u32) {
+        let (tuple, shown) = first(number);
+        fragments.remember(place, &tuple, number, shown, now);
+    }
+
+    fn knows(fragments: &Fragments<u32>, place: u32, number: u32, now: u32) -> bool {
+        let (tuple, shown) = first(number);
+        let later = FiveTuple::without_ports(tuple.addresses, 17);
+        let recalled = fragments.recall(place, &later, number, now);
+        assert!(recalled.is_none_or(|recalled| recalled == shown));
+        recalled.is_some()
+    }
+
+    #[test]
+    fn a_place_keeps_to_its_share() {
+        let mut fragments = Fragments::default();
+        remember(&mut fragments, 1, 0, 0);
+        let most = SHARE as u32;
+        for number in 0..5 * most {
+            remember(&mut fragments, 2, number, 0);
+        }
+        assert!(knows(&fragments, 1, 0, 0), "another place's is untouched");
+        assert!(!knows(&fragments, 2, 4 * most - 1, 0));
+        assert!((4 * most..5 * most).all(|number| knows(&fragments, 2, number, 0)));
+        assert_eq!(fragments.take_pushed_out(), u64::from(4 * most));
+        assert_eq!(fragments.take_pushed_out(), 0);
+        assert_eq!(fragments.count, SHARE + 1);
+    }
+
+    #[test]
+    fn where_all_is_full_the_place_that_has_most_gives_way() {
+        let mut fragments = Fragments::default();
+        remember(&mut fragments, 99, 0, 0);
+        for place in 0..2 * (LIMIT / SHARE) as u32 {
+            for number in 0..SHARE as u32 {
+                remember(&mut fragments, 100 + place, number, 0);
+            }
+        }
+        assert_eq!(fragments.count, LIMIT);
+        let held: usize = fragments
+            .shares
+            .values()
+            .map(|share| share.records.len())
+            .sum();
+        assert_eq!(held, LIMIT);
+        assert!(knows(&fragments, 99, 0, 0), "a small share is untouched");
+    }
+
+    #[test]
+    fn what_is_seen_again_stays_and_what_is_not_goes() {
+        let mut fragments = Fragments::default();
+        for number in 0..100 {
+            remember(&mut fragments, 1, number, 0);
+        }
+        remember(&mut fragments, 1, 7, 20);
+        assert!(knows(&fragments, 1, 8, LIFETIME));
+        assert!(!knows(&fragments, 1, 8, LIFETIME + 1));
+        fragments.forget_old(LIFETIME + 1);
+        assert_eq!(fragments.count, 1);
+        assert!(knows(&fragments, 1, 7, 20 + LIFETIME));
+        fragments.forget_old(21 + LIFETIME);
+        assert_eq!((fragments.count, fragments.shares.len()), (0, 0));
+    }
+
+    #[test]
+    fn over_ipv6_the_protocol_does_not_name_a_packet() {
+        let addresses = Addresses::V6 {
+            source: [1; 16],
+            destination: [2; 16],
+        };
+        let tuple = FiveTuple {
+            addresses,
+            protocol: 17,
+            source_port: 5,
+            destination_port: 6,
+        };
+        let shown = Shown {
+            tuple,
+            is_error: false,
+        };
+        let mut fragments = Fragments::default();
+        fragments.remember(1, &tuple, 9, shown, 0);
+        let later = FiveTuple::without_ports(addresses, 60);
+        assert_eq!(fragments.recall(1, &later, 9, 0), Some(shown));
+        assert_eq!(fragments.recall(1, &later, 8, 0), None);
     }
 }

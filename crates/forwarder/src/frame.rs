@@ -21,27 +21,26 @@ pub trait Frame: Sized {
         None
     }
 
-    /// Whether the device took a tag out.
+    /// Whether no tag was taken out of it and it is one segment.
     #[inline]
-    fn has_stripped_vlan(&self) -> bool {
-        false
+    fn is_ordinary(&self) -> bool {
+        true
     }
 
-    /// Asks the cache for the first bytes, and for room in front of them.
+    /// Bytes of payload in each of the TCP or UDP segments that it is to be cut into; 0 when it is one. Its checksum is not
+    /// finished where it is several.
+    #[inline]
+    fn segment_size(&self) -> u16 {
+        0
+    }
+
+    /// Asks the cache for what describes the frame, its first bytes, and room in front of them, where these mostly lie.
     #[inline]
     fn prefetch(&self) {}
 
-    /// Asks the cache for the description of a frame that another processor had last.
+    /// The same for a frame that another processor had last, to change it.
     #[inline]
-    fn fetch_description(&self) {}
-
-    /// Asks the cache for its first bytes, and room in front of them, after [`Frame::fetch_description`].
-    #[inline]
-    fn fetch_start(&self) {}
-
-    /// Asks the cache for what says where the bytes are; [`Frame::prefetch`] reads it.
-    #[inline]
-    fn prefetch_description(&self) {}
+    fn prefetch_handed(&self) {}
 
     /// Leaves the `length` bytes behind the first `skip`, and adds `header` bytes of any value in front of them; false when
     /// there is no room for these.
@@ -50,6 +49,15 @@ pub trait Frame: Sized {
         self.trim_front(skip);
         self.truncate(length);
         self.prepend(header)
+    }
+
+    /// [`Frame::reframe`] that returns the bytes that were added; nothing when there is no room for them.
+    #[inline]
+    fn reframe_with<const N: usize>(&mut self, skip: usize, length: usize) -> Option<&mut [u8; N]> {
+        match self.reframe(skip, length, N) {
+            true => self.data_mut().first_chunk_mut(),
+            false => None,
+        }
     }
 }
 
@@ -83,28 +91,28 @@ impl Frame for dpdk::Mbuf {
         dpdk::Mbuf::stripped_vlan(self)
     }
     #[inline]
-    fn has_stripped_vlan(&self) -> bool {
-        dpdk::Mbuf::has_stripped_vlan(self)
+    fn is_ordinary(&self) -> bool {
+        dpdk::Mbuf::is_ordinary(self)
+    }
+    #[inline]
+    fn segment_size(&self) -> u16 {
+        dpdk::Mbuf::segment_size(self)
     }
     #[inline]
     fn prefetch(&self) {
         dpdk::Mbuf::prefetch(self);
     }
     #[inline]
-    fn fetch_description(&self) {
-        dpdk::Mbuf::fetch_description(self);
-    }
-    #[inline]
-    fn fetch_start(&self) {
-        dpdk::Mbuf::fetch_start(self);
-    }
-    #[inline]
-    fn prefetch_description(&self) {
-        dpdk::Mbuf::prefetch_description(self);
+    fn prefetch_handed(&self) {
+        dpdk::Mbuf::prefetch_to_write(self);
     }
     #[inline]
     fn reframe(&mut self, skip: usize, length: usize, header: usize) -> bool {
         dpdk::Mbuf::reframe(self, skip, length, header)
+    }
+    #[inline]
+    fn reframe_with<const N: usize>(&mut self, skip: usize, length: usize) -> Option<&mut [u8; N]> {
+        dpdk::Mbuf::reframe_with(self, skip, length)
     }
 }
 
@@ -113,6 +121,7 @@ impl Frame for dpdk::Mbuf {
 pub struct HeapFrame {
     bytes: Vec<u8>,
     start: usize,
+    segment_size: u16,
 }
 
 const HEADROOM: usize = 128;
@@ -125,6 +134,15 @@ impl HeapFrame {
         HeapFrame {
             bytes: all,
             start: HEADROOM,
+            segment_size: 0,
+        }
+    }
+
+    /// The same, to be cut into segments of `size` bytes of payload.
+    pub fn of_segments(bytes: &[u8], size: u16) -> HeapFrame {
+        HeapFrame {
+            segment_size: size,
+            ..HeapFrame::new(bytes)
         }
     }
 }
@@ -151,5 +169,11 @@ impl Frame for HeapFrame {
     }
     fn take_stripped_vlan(&mut self) -> Option<u16> {
         None
+    }
+    fn is_ordinary(&self) -> bool {
+        self.segment_size == 0
+    }
+    fn segment_size(&self) -> u16 {
+        self.segment_size
     }
 }

@@ -14,15 +14,15 @@ use crate::output::{Errand, Heard, Output};
 use crate::pipeline::Pipeline;
 use crate::rules::Rules;
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use rtrb::{Consumer, Producer, RingBuffer};
+use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
-/// Items a ring has room for.
+/// Frames that may be on their way from one worker to another.
 pub const RING: usize = 1_024;
-/// Items taken from a ring in one round at most.
+/// Frames after which no more are taken from a ring in one round.
 const BATCH: usize = 64;
 /// Stands for the position of a port that is not in the rules.
 const NOWHERE: u16 = u16::MAX;
@@ -94,10 +94,14 @@ pub struct PortWorkers {
 /// What one worker hands to another.
 #[derive(Debug)]
 enum Handed<F> {
-    /// A frame that arrived at a port, and what to do with it.
-    Arrived { port: u32, errand: Errand, frame: F },
-    /// A frame to send by a port.
-    Leaving { port: u32, frame: F },
+    /// Frames that arrived at a port, and what to do with them.
+    Arrived {
+        port: u32,
+        errand: Errand,
+        frames: Vec<F>,
+    },
+    /// Frames to send by a port.
+    Leaving { port: u32, frames: Vec<F> },
     /// What a neighbour at a port said.
     Heard(Box<(u32, Heard)>),
 }
@@ -105,9 +109,17 @@ enum Handed<F> {
 /// The way to another worker.
 struct Line<F> {
     ring: Producer<Handed<F>>,
+    /// Frames in the ring.
+    under_way: Arc<AtomicUsize>,
     /// What is put into the ring at the end of the round.
     waiting: Vec<Handed<F>>,
     bell: Arc<Bell>,
+}
+
+/// The other end of another worker's [`Line`].
+struct Source<F> {
+    ring: Consumer<Handed<F>>,
+    under_way: Arc<AtomicUsize>,
 }
 
 /// A worker's ways to and from all others.
@@ -115,7 +127,7 @@ pub struct Handover<F> {
     own: usize,
     /// By worker; nothing at the own place.
     lines: Vec<Option<Line<F>>>,
-    from: Vec<Consumer<Handed<F>>>,
+    from: Vec<Source<F>>,
     bell: Arc<Bell>,
     /// By position in the rules.
     ports: Vec<PortWorkers>,
@@ -156,10 +168,15 @@ impl<F: Frame> Handover<F> {
             for to in 0..workers {
                 let line = (from != to).then(|| {
                     let (ring, other_end) = RingBuffer::new(RING);
-                    all[to].from.push(other_end);
+                    let under_way = Arc::new(AtomicUsize::new(0));
+                    all[to].from.push(Source {
+                        ring: other_end,
+                        under_way: under_way.clone(),
+                    });
                     Line {
                         ring,
-                        waiting: Vec::with_capacity(BATCH),
+                        under_way,
+                        waiting: Vec::new(),
                         bell: all[to].bell.clone(),
                     }
                 });
@@ -188,7 +205,7 @@ impl<F: Frame> Handover<F> {
 
     /// Whether something came from others.
     pub fn has_work(&self) -> bool {
-        self.from.iter().any(|ring| !ring.is_empty())
+        self.from.iter().any(|source| !source.ring.is_empty())
     }
 
     /// Takes what others handed over: steers frames that arrived, and leaves those that are to be sent in
@@ -202,16 +219,7 @@ impl<F: Frame> Handover<F> {
     ) -> usize {
         let mut total = 0;
         for at in 0..self.from.len() {
-            let count = self.from[at].slots().min(BATCH);
-            if count == 0 {
-                continue;
-            }
-            total += count;
-            self.take_from(at, count, pipeline, rules, now, out);
-        }
-        // All that the other processor's cache has is asked for at once.
-        for frame in self.arrived.iter().flatten() {
-            frame.fetch_start();
+            total += self.take_from(at, pipeline, rules, now, out);
         }
         for (port, frames) in self.arrived.iter_mut().enumerate() {
             if frames.is_empty() {
@@ -225,51 +233,66 @@ impl<F: Frame> Handover<F> {
         total
     }
 
+    /// Takes what one worker has handed over; returns how much.
     fn take_from(
         &mut self,
         at: usize,
-        count: usize,
         pipeline: &mut Pipeline<F>,
         rules: &Rules,
         now: u32,
         out: &mut Output<F>,
-    ) {
+    ) -> usize {
         let positions = &self.positions;
         let position = |number: u32| {
             let position = positions.get(number as usize).copied();
             position.filter(|&port| port != NOWHERE).map(usize::from)
         };
-        // There are as many as it said, and nobody else takes any.
-        let Ok(items) = self.from[at].read_chunk(count) else {
-            return;
-        };
-        for item in items {
+        let source = &mut self.from[at];
+        let (mut total, mut taken) = (0, 0);
+        while total < BATCH {
+            let Ok(item) = source.ring.pop() else {
+                break;
+            };
             match item {
                 Handed::Arrived {
                     port,
                     errand,
-                    frame,
+                    mut frames,
                 } => {
+                    taken += frames.len();
+                    total += frames.len();
                     let Some(port) = position(port) else {
-                        pipeline.counters.drop(Drop::PortUnused.into());
+                        let lost = frames.drain(..).count() as u64;
+                        pipeline.counters.lost(Drop::PortUnused, lost);
+                        out.away.keep_list(frames);
                         continue;
                     };
-                    let frame = match errand {
-                        Errand::Steer => Some(frame),
+                    let arrived = &mut self.arrived[port];
+                    match errand {
+                        Errand::Steer if arrived.is_empty() => std::mem::swap(arrived, &mut frames),
+                        Errand::Steer => arrived.append(&mut frames),
                         Errand::Join => {
-                            pipeline.put_away(rules, port, frame, errand, now, &mut out.away)
+                            arrived.extend(frames.drain(..).filter_map(|frame| {
+                                pipeline.put_away(rules, port, frame, errand, now, &mut out.away)
+                            }));
                         }
-                    };
-                    if let Some(frame) = frame {
-                        frame.fetch_description();
-                        self.arrived[port].push(frame);
                     }
+                    out.away.keep_list(frames);
                 }
-                Handed::Leaving { port, frame } => match position(port) {
-                    Some(port) => self.leaving[port].push(frame),
-                    None => pipeline.counters.drop(Drop::PortFull.into()),
-                },
+                Handed::Leaving { port, mut frames } => {
+                    taken += frames.len();
+                    total += frames.len();
+                    match position(port) {
+                        Some(port) => self.leaving[port].append(&mut frames),
+                        None => {
+                            let lost = frames.drain(..).count() as u64;
+                            pipeline.counters.lost(Drop::PortFull, lost);
+                        }
+                    }
+                    out.away.keep_list(frames);
+                }
                 Handed::Heard(news) => {
+                    total += 1;
                     let (port, mut heard) = *news;
                     if let Some(port) = position(port) {
                         heard.who.0 = port;
@@ -278,18 +301,22 @@ impl<F: Frame> Handover<F> {
                 }
             }
         }
+        if taken > 0 {
+            source.under_way.fetch_sub(taken, Ordering::Relaxed);
+        }
+        total
     }
 
     /// Takes what is for others out of the pipeline's output.
     #[inline]
     pub fn put(&mut self, out: &mut Output<F>) {
-        for away in out.away.drain(..) {
+        for away in out.away.drain() {
             let line = self.lines.get_mut(away.worker).and_then(Option::as_mut);
             if let (Some(line), Some(port)) = (line, self.ports.get(away.port)) {
                 line.waiting.push(Handed::Arrived {
                     port: port.number,
                     errand: away.errand,
-                    frame: away.frame,
+                    frames: away.frames,
                 });
             }
         }
@@ -314,11 +341,10 @@ impl<F: Frame> Handover<F> {
         let Some(line) = self.lines.get_mut(worker).and_then(Option::as_mut) else {
             return false;
         };
-        line.waiting
-            .extend(frames.drain(..).map(|frame| Handed::Leaving {
-                port: role.number,
-                frame,
-            }));
+        line.waiting.push(Handed::Leaving {
+            port: role.number,
+            frames: std::mem::take(frames),
+        });
         true
     }
 
@@ -351,25 +377,43 @@ impl<F: Frame> Handover<F> {
 
 impl<F> Line<F> {
     fn flush(&mut self, counters: &mut Counters) {
-        let count = self.waiting.len().min(self.ring.slots());
-        if let Ok(room) = self.ring.write_chunk_uninit(count) {
-            let steered = |item: &Handed<F>| matches!(item, Handed::Arrived { .. });
-            let items = self.waiting.drain(..count);
-            counters.events_add(
-                Event::HandedOver,
-                items.as_slice().iter().filter(|item| steered(item)).count() as u64,
-            );
-            room.fill_from_iter(items);
-        }
-        for item in self.waiting.drain(..) {
-            match item {
-                Handed::Arrived { .. } | Handed::Leaving { .. } => {
-                    counters.drop(Drop::HandoverFull.into());
+        // Only this side adds to it, so that there is no less room than this.
+        let mut room = RING.saturating_sub(self.under_way.load(Ordering::Relaxed));
+        let mut added = 0;
+        for mut item in self.waiting.drain(..) {
+            let (mut count, mut steered) = (0, 0);
+            if let Handed::Arrived { frames, .. } | Handed::Leaving { frames, .. } = &mut item {
+                let lost = frames.len().saturating_sub(room);
+                frames.truncate(room);
+                counters.lost(Drop::HandoverFull, lost as u64);
+                count = frames.len();
+                if count == 0 {
+                    continue;
                 }
-                Handed::Heard(_) => counters.event(Event::NeighbourUntold),
+            }
+            if matches!(item, Handed::Arrived { .. }) {
+                steered = count as u64;
+            }
+            // What the other side takes away must have been added before.
+            self.under_way.fetch_add(count, Ordering::Relaxed);
+            match self.ring.push(item) {
+                Ok(()) => {
+                    counters.events_add(Event::HandedOver, steered);
+                    room -= count;
+                    added += 1;
+                }
+                Err(PushError::Full(item)) => {
+                    self.under_way.fetch_sub(count, Ordering::Relaxed);
+                    match item {
+                        Handed::Heard(_) => counters.event(Event::NeighbourUntold),
+                        _ => counters.lost(Drop::HandoverFull, count as u64),
+                    }
+                }
             }
         }
-        self.bell.ring_if_asleep();
+        if added > 0 {
+            self.bell.ring_if_asleep();
+        }
     }
 }
 
@@ -377,7 +421,7 @@ impl<F> Line<F> {
 mod tests {
     use super::*;
     use crate::frame::HeapFrame;
-    use crate::pipeline::{Away, Settings};
+    use crate::pipeline::Settings;
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
     fn port(number: u32, workers: &[usize]) -> PortWorkers {
@@ -414,12 +458,7 @@ mod tests {
         from.rules_changed(&[port(0, &[0, 1])]);
         let mut out = Output::default();
         for _ in 0..RING + 10 {
-            out.away.push(Away {
-                worker: 1,
-                errand: Errand::Steer,
-                port: 0,
-                frame: HeapFrame::new(&[0; 60]),
-            });
+            out.away.push(1, Errand::Steer, 0, HeapFrame::new(&[0; 60]));
         }
         let mut counters = Counters::default();
         from.put(&mut out);

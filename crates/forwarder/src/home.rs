@@ -8,15 +8,16 @@
 //! Fragments of one packet can arrive at different workers, so they meet where their addresses and protocol alone lead,
 //! which all of them show. That worker remembers the ports and sends each fragment on to its connection's home.
 
-use crate::fragments::Fragments;
+use crate::fragments::{Fragments, shown_by_all};
 use crate::frame::Frame;
-use crate::output::{Away, Errand};
+use crate::output::{AwayFrames, Errand};
 use crate::pipeline::Pipeline;
-use crate::rules::Rules;
+use crate::registry::PlaceId;
+use crate::rules::{Hop, Rules, Side};
 use flow::siphash::SipHash13;
 use wire::ip::Fragmentation;
 use wire::steering::{self, Encoding, SteeringContext};
-use wire::{Addresses, FiveTuple, IpPacket, MacAddress, ethernet, nsh};
+use wire::{Addresses, FiveTuple, IpPacket, ethernet, nsh};
 
 /// Workers there can be.
 pub const WORKERS_LIMIT: usize = 64;
@@ -110,7 +111,7 @@ fn folded_product(one: u64, other: u64) -> u64 {
 pub(crate) struct Sharing {
     homes: Homes,
     own: u32,
-    fragments: Fragments<Origin>,
+    fragments: Fragments,
 }
 
 impl Sharing {
@@ -120,34 +121,10 @@ impl Sharing {
         (self.homes, self.own)
     }
 
-    /// Forgets fragments that are too old; `now` is in seconds.
-    pub(crate) fn forget_old(&mut self, now: u32) {
+    /// Forgets fragments that are too old; returns how many went before their time. `now` is in seconds.
+    pub(crate) fn forget_old(&mut self, now: u32) -> u64 {
         self.fragments.forget_old(now);
-    }
-
-    /// Where ports have other positions, what was seen at the old ones says nothing.
-    pub(crate) fn forget_ports(&mut self) {
-        self.fragments = Fragments::default();
-    }
-}
-
-/// What fragments of one packet have in common besides the packet's own names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Origin {
-    /// They came with a context: chain, egress, service index, and whether they go in the reverse direction.
-    Context(u32, u32, u8, bool),
-    /// They came from an interface on a port: VLAN and, of VNFs, Ethernet address.
-    Interface(usize, u16, MacAddress),
-}
-
-impl Origin {
-    fn context(context: &SteeringContext) -> Origin {
-        Origin::Context(
-            context.chain.get(),
-            context.egress.get(),
-            context.service_index.get(),
-            context.direction == steering::Direction::Reverse,
-        )
+        self.fragments.take_pushed_out()
     }
 }
 
@@ -176,23 +153,20 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
     ) -> Option<(usize, Errand)> {
         let sharing = self.sharing.as_mut()?;
-        let (origin, ip) = connection(rules, port, frame)?;
+        let (place, ip) = connection(rules, port, frame)?;
         let own = sharing.own as usize;
         let homes = sharing.homes;
-        let is_fragment = ip.quoted.is_none() && ip.fragmentation != Fragmentation::Whole;
-        if is_fragment && errand == Errand::Steer {
-            let shown = FiveTuple::without_ports(ip.tuple.addresses, ip.tuple.protocol);
-            let meeting = homes.of(&shown);
+        if errand == Errand::Steer
+            && let Some(in_parts) = in_parts(&ip)
+        {
+            let meeting = homes.of(&shown_by_all(&in_parts));
             if meeting != own {
                 return Some((meeting, Errand::Join));
             }
         }
-        let tuple = match ip.quoted {
-            Some(quoted) => quoted,
-            // Where the first fragment is not known there is nobody who knows more.
-            None => sharing.fragments.tuple(origin, &ip, now)?,
-        };
-        let home = homes.of(&tuple);
+        // Where the first fragment is not known there is nobody who knows more.
+        let shown = sharing.fragments.connection(place, &ip, now)?;
+        let home = homes.of(&shown.tuple);
         (home != own).then_some((home, Errand::Steer))
     }
 
@@ -204,25 +178,29 @@ impl<F: Frame> Pipeline<F> {
         frame: F,
         errand: Errand,
         now: u32,
-        away: &mut Vec<Away<F>>,
+        away: &mut AwayFrames<F>,
     ) -> Option<F> {
         match self.elsewhere(rules, port, &frame, errand, now) {
             None => Some(frame),
             Some((worker, errand)) => {
-                away.push(Away {
-                    worker,
-                    errand,
-                    port,
-                    frame,
-                });
+                away.push(worker, errand, port, frame);
                 None
             }
         }
     }
 }
 
-/// The packet that a frame holds, in tunnels the inner one, and where it came from; nothing when steering would find none.
-fn connection<F: Frame>(rules: &Rules, port: usize, frame: &F) -> Option<(Origin, IpPacket)> {
+/// What a packet shows of one in fragments: itself, or the one it quotes.
+fn in_parts(ip: &IpPacket) -> Option<FiveTuple> {
+    match (ip.fragmentation, ip.quoted_fragment) {
+        (Fragmentation::Whole, None) => None,
+        (Fragmentation::Whole, Some(_)) => ip.quoted,
+        _ => Some(ip.tuple),
+    }
+}
+
+/// The packet that a frame holds, in tunnels the inner one, and the place it arrives at; nothing when steering would find none.
+fn connection<F: Frame>(rules: &Rules, port: usize, frame: &F) -> Option<(PlaceId, IpPacket)> {
     let bytes = frame.data();
     let header = ethernet::Header::parse(bytes).ok()?;
     let role = rules.ports.get(port)?;
@@ -231,32 +209,49 @@ fn connection<F: Frame>(rules: &Rules, port: usize, frame: &F) -> Option<(Origin
     if vlan == 0 && rules.underlay.as_ref().is_some_and(|one| one.port == port) {
         return in_tunnel(rules, payload);
     }
-    let mut mac = header.source;
+    if let Some(Hop::Edge(edge)) = role.edges.get(&vlan).and_then(|&id| rules.hop(id)) {
+        let ip = IpPacket::parse_as(header.ether_type, payload).ok()?;
+        return Some((edge.place, ip));
+    }
     match header.ether_type {
-        _ if role.edges.contains_key(&vlan) => mac = MacAddress::default(),
         ethernet::MPLS if !role.label_aware.is_empty() => {
             let context = SteeringContext::from_labels(payload).ok()?;
             let inner = payload.get(2 * wire::mpls::ENTRY_LENGTH..)?;
-            return Some((Origin::context(&context), IpPacket::parse(inner).ok()?));
+            return Some((place(rules, &context)?, IpPacket::parse(inner).ok()?));
         }
         ethernet::NSH if !role.label_aware.is_empty() => {
             let service = nsh::Header::parse(payload).ok()?;
             let context = SteeringContext::from_nsh(&service, rules).ok()?;
             let inner = payload.get(service.length..)?;
-            return Some((Origin::context(&context), IpPacket::parse(inner).ok()?));
+            return Some((place(rules, &context)?, IpPacket::parse(inner).ok()?));
         }
         _ => {}
     }
-    let ip = IpPacket::parse(payload).ok()?;
-    Some((Origin::Interface(port, vlan, mac), ip))
+    let gateway = role.gateways.get(&(vlan, header.source));
+    let &(id, side) = gateway.or_else(|| role.transparent.get(&vlan))?;
+    let Hop::Attachment(attachment) = rules.hop(id)? else {
+        return None;
+    };
+    let place = match side {
+        Side::Egress => attachment.stage_behind,
+        Side::Ingress => attachment.stage_before,
+    };
+    Some((place, IpPacket::parse_as(header.ether_type, payload).ok()?))
 }
 
-fn in_tunnel(rules: &Rules, packet: &[u8]) -> Option<(Origin, IpPacket)> {
+fn in_tunnel(rules: &Rules, packet: &[u8]) -> Option<(PlaceId, IpPacket)> {
     let outer = IpPacket::parse(packet).ok()?;
     let encoding = Encoding::of(&outer).filter(|_| outer.fragmentation == Fragmentation::Whole)?;
     let taken = steering::decapsulate(encoding, packet, &outer, rules).ok()?;
     let inner = IpPacket::parse(packet.get(taken.inner_offset..taken.end)?).ok()?;
-    Some((Origin::context(&taken.context), inner))
+    Some((place(rules, &taken.context)?, inner))
+}
+
+/// The stage that a context names.
+fn place(rules: &Rules, context: &SteeringContext) -> Option<PlaceId> {
+    let path = rules.paths.get(&(context.chain, context.egress))?;
+    let number = path.stage_number(context.service_index.get(), context.direction)?;
+    path.place(number)
 }
 
 #[cfg(test)]

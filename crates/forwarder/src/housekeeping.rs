@@ -8,7 +8,7 @@ use crate::neighbours::question;
 use crate::pipeline::{Output, Pipeline, Settings};
 use crate::registry::{HopId, PlaceId};
 use crate::rules::Rules;
-use flow::{ConfigError, FlowKey, FlowTable, Scan, Verdict};
+use flow::{FlowKey, FlowTable, InvalidTimeout, Scan, Timeouts, Verdict};
 use std::collections::HashMap;
 
 /// Buckets that a walk may look at in a second: 1 % of a core or so.
@@ -61,9 +61,12 @@ impl<F: Frame> Pipeline<F> {
     #[cold]
     fn begin_second(&mut self, rules: &Rules, now: u32, out: &mut Output<F>) {
         self.fragments.forget_old(now);
+        let mut pushed_out = self.fragments.take_pushed_out();
         if let Some(sharing) = &mut self.sharing {
-            sharing.forget_old(now);
+            pushed_out += sharing.forget_old(now);
         }
+        self.counters
+            .events_add(Event::FragmentForgotten, pushed_out);
         let (questions, given_up) = self.neighbours.tick(now);
         for (key, own, known) in questions {
             if let Some(port) = rules.ports.get(key.0) {
@@ -130,22 +133,19 @@ impl<F: Frame> Pipeline<F> {
         }
     }
 
-    /// Gives the flow tables other idle times. Entries keep how long they have been idle.
+    /// Gives the flow tables other idle times, in place; ages follow a step at a time ([`FlowTable::set_timeouts`]).
     ///
     /// # Errors
-    /// As for [`Pipeline::new`]; nothing has changed then.
+    /// An idle time is zero or too long; nothing has changed then.
     #[cold]
     pub(crate) fn change_timeouts(
         &mut self,
-        timeouts: flow::Timeouts,
+        timeouts: &Timeouts,
         now: u32,
-    ) -> Result<(), ConfigError> {
-        let (config_v4, config_v6) = self.settings.tables(timeouts);
-        let v4 = self.place.replace(&mut self.v4, &config_v4, now)?;
-        let v6 = self.place.replace(&mut self.v6, &config_v6, now)?;
-        (self.v4, self.v6) = (v4, v6);
-        self.housekeeping.counting = None;
-        self.timeouts = timeouts;
+    ) -> Result<(), InvalidTimeout> {
+        self.v4.set_timeouts(timeouts, now)?;
+        self.v6.set_timeouts(timeouts, now)?;
+        self.timeouts = *timeouts;
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use crate::workers::Workers;
 use contracts::forwarder as contract;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -24,6 +24,8 @@ use std::time::{Duration, Instant};
 
 /// How long a client may take to ask, and to take what it gets.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Clients of the metrics that are served at once.
+const CLIENTS: usize = 8;
 /// Bytes of a request at most.
 const LONGEST_REQUEST: usize = 4_096;
 /// Seconds of a capture unless told otherwise, and at most.
@@ -54,21 +56,36 @@ impl Latest {
     }
 }
 
-/// Serves metrics, one client after the other, for as long as the process lives.
+/// Serves metrics, to a few clients at once, for as long as the process lives. A client that is slow is nobody else's
+/// concern; one that comes when as many are being served is sent away. Returns where they are served.
 ///
 /// # Errors
 /// The address cannot be listened on, or the thread does not start.
-pub fn serve_metrics(address: &str, latest: Arc<Latest>) -> io::Result<()> {
+pub fn serve_metrics(address: &str, latest: Arc<Latest>) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
+    let address = listener.local_addr()?;
     thread::Builder::new()
         .name("metrics".to_string())
         .spawn(move || {
-            for stream in listener.incoming().flatten() {
-                // A client that went away is no matter.
-                let _ = answer_metrics(stream, &latest);
+            let clients = Arc::new(());
+            for mut stream in listener.incoming().flatten() {
+                // Each client holds one, and this thread does.
+                let (client, latest) = (clients.clone(), latest.clone());
+                if Arc::strong_count(&clients) >= CLIENTS + 2 {
+                    let _ = stream.set_write_timeout(Some(PATIENCE));
+                    let _ = refuse(&mut stream, "503 Service Unavailable", "too many clients");
+                    continue;
+                }
+                // A client that went away is no matter, nor one that gets no thread.
+                let _ = thread::Builder::new()
+                    .name("metrics-client".to_string())
+                    .spawn(move || {
+                        let _ = answer_metrics(stream, &latest);
+                        drop(client);
+                    });
             }
         })?;
-    Ok(())
+    Ok(address)
 }
 
 fn answer_metrics(mut stream: TcpStream, latest: &Latest) -> io::Result<()> {
@@ -297,5 +314,27 @@ mod tests {
         );
         let capture = ask("/capture");
         assert!(capture.starts_with("HTTP/1.1 404 "), "{capture}");
+    }
+
+    #[test]
+    fn clients_that_say_nothing_hold_nobody_up() {
+        let address = serve_metrics("127.0.0.1:0", Arc::new(Latest::default())).unwrap();
+        let ask = || {
+            let mut client = TcpStream::connect(address).unwrap();
+            let _ = client.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+            let mut answer = String::new();
+            let _ = client.read_to_string(&mut answer);
+            answer
+        };
+        let silent: Vec<TcpStream> = (1..CLIENTS)
+            .map(|_| TcpStream::connect(address).unwrap())
+            .collect();
+        let start = Instant::now();
+        let answer = ask();
+        assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer:?}");
+        // One after the other they would take all their patience.
+        let all = PATIENCE * (CLIENTS as u32 - 2);
+        assert!(start.elapsed() < all, "it waited for silent clients");
+        drop(silent);
     }
 }

@@ -3,9 +3,12 @@
 use async_nats::Subscriber;
 use async_nats::jetstream::kv::Watch;
 use contracts::forwarder as contract;
-use dpdk::{Environment, Pool};
+use dpdk::Environment;
+use forwarder::buffers::Buffers;
 use forwarder::bus::Bus;
+use forwarder::capture_session::Sessions;
 use forwarder::control::{Control, Identity};
+use forwarder::cores;
 use forwarder::home::WORKERS_LIMIT;
 use forwarder::local::{self, Latest};
 use forwarder::pipeline::Settings;
@@ -26,6 +29,8 @@ const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARDER
   --state-directory DIR    keeps the last rules over a restart
   --flow-directory DIR     on tmpfs or hugetlbfs: keeps connections' choices over a restart, also after a crash
   --workers N              threads that forward, at most one for each processor (default 1)
+  --cores LIST             processors that they are bound to, such as 2,4-6: one for each worker (default: none is bound)
+  --spare                  wait until another process of this forwarder has ended (needs --flow-directory), then take over
   --metrics ADDRESS        where metrics are served over HTTP (default 127.0.0.1:9470; off: nowhere)
   --capture-socket FILE    where captures are served (default: capture.sock in the state directory)
   --memory-mb N            DPDK's memory without huge pages (default 64)
@@ -38,8 +43,6 @@ const BEAT: Duration = Duration::from_millis(300);
 const REPORT: Duration = Duration::from_millis(1000);
 /// Where metrics are served unless told otherwise.
 const METRICS: &str = "127.0.0.1:9470";
-/// Bytes of a packet buffer, headroom included.
-const DATA_ROOM: u16 = 2048 + 128 + 128;
 
 struct Arguments {
     site: String,
@@ -56,6 +59,8 @@ struct Arguments {
     buffers: u32,
     flow_memory_mb: usize,
     workers: usize,
+    cores: Vec<usize>,
+    spare: bool,
 }
 
 fn main() -> ExitCode {
@@ -91,10 +96,16 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         buffers: 8_192,
         flow_memory_mb: 1024,
         workers: 1,
+        cores: Vec::new(),
+        spare: false,
     };
     while let Some(word) = words.next() {
         if word == "--huge-pages" {
             arguments.huge_pages = true;
+            continue;
+        }
+        if word == "--spare" {
+            arguments.spare = true;
             continue;
         }
         let value = words.next().ok_or(format!("{word} wants a value"))?;
@@ -117,6 +128,10 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
             "--buffers" => arguments.buffers = number()?,
             "--flow-memory-mb" => arguments.flow_memory_mb = number()? as usize,
             "--workers" => arguments.workers = number()? as usize,
+            "--cores" => {
+                let cores = cores::parse(&value);
+                arguments.cores = cores.map_err(|problem| format!("--cores: {problem}"))?;
+            }
             _ => return Err(format!("unknown argument {word:?}")),
         }
     }
@@ -127,6 +142,13 @@ fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         return Err("give either --credentials or --rules".to_string());
     }
     check_workers(arguments.workers)?;
+    cores::check(&arguments.cores, arguments.workers)
+        .map_err(|problem| format!("--cores: {problem}"))?;
+    if arguments.spare && arguments.flow_directory.is_none() {
+        return Err(
+            "--spare needs --flow-directory: its lock tells that the other has ended".to_string(),
+        );
+    }
     Ok(arguments)
 }
 
@@ -146,8 +168,8 @@ fn check_workers(workers: usize) -> Result<(), String> {
 fn run(arguments: Arguments) -> io::Result<()> {
     let environment =
         Environment::start(&environment_arguments(&arguments)).map_err(io::Error::other)?;
-    let pool =
-        Pool::new(&environment, "packets", arguments.buffers, DATA_ROOM).ok_or_else(|| {
+    let buffers =
+        Buffers::new(&environment, arguments.buffers, arguments.workers).ok_or_else(|| {
             io::Error::other("no memory for packet buffers: raise --memory-mb or lower --buffers")
         })?;
     if let Some(directory) = &arguments.state_directory {
@@ -159,6 +181,8 @@ fn run(arguments: Arguments) -> io::Result<()> {
         state_directory: arguments.state_directory.clone(),
         flow_directory: arguments.flow_directory.clone(),
         workers: arguments.workers,
+        cores: arguments.cores.clone(),
+        spare: arguments.spare,
     };
     let flow_memory = arguments.flow_memory_mb << 20;
     let settings = Settings {
@@ -166,7 +190,7 @@ fn run(arguments: Arguments) -> io::Result<()> {
         memory_v6: flow_memory / 4,
         hash_key: random_key()?,
     };
-    let mut control = Control::start(identity, pool, &settings)?;
+    let mut control = Control::start(identity, buffers, &settings)?;
     control.resume()?;
     let latest = serve_locally(&arguments, &control)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -235,6 +259,7 @@ fn serve_locally(arguments: &Arguments, control: &Control) -> io::Result<Arc<Lat
     let address = arguments.metrics.as_deref().unwrap_or(METRICS);
     if address != "off" {
         let served = local::serve_metrics(address, latest.clone())
+            .map(drop)
             .map_err(|error| problem(format!("metrics at {address}"), error));
         forgive(served, arguments.metrics.is_some())?;
     }
@@ -334,6 +359,7 @@ async fn follow_bus(bus: &Bus, control: &mut Control, latest: &Latest) {
     check.set_missed_tick_behavior(MissedTickBehavior::Skip);
     report.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut trace: Option<PendingTrace> = None;
+    let mut captures = Sessions::default();
     // What others know of this forwarder's life does not wait for anything here.
     tokio::spawn(beat_for_ever(bus.clone()));
     loop {
@@ -346,6 +372,7 @@ async fn follow_bus(bus: &Bus, control: &mut Control, latest: &Latest) {
             tokio::select! {
                 _ = check.tick() => {
                     control.mend_ports();
+                    captures.forget_old(std::time::Instant::now());
                     if trace.is_some() && control.trace_is_full() {
                         finish_trace(bus, control, &mut trace).await;
                     }
@@ -360,6 +387,9 @@ async fn follow_bus(bus: &Bus, control: &mut Control, latest: &Latest) {
                     _ => break,
                 },
                 request = requests.next() => match request {
+                    Some(request) if request.subject.ends_with(".capture") => {
+                        answer_capture(bus, control, &request, &mut captures).await;
+                    }
                     Some(request) => answer_request(bus, control, request, &mut trace).await,
                     None => break,
                 },
@@ -441,9 +471,14 @@ async fn answer_request(
             .map_err(|problem| ("invalid_argument", problem));
         return bus.answer(&request, answer).await;
     }
+    if request.subject.ends_with(".export") || request.subject.ends_with(".import") {
+        let answer = exchange_flows(control, &request);
+        let answer = answer.map_err(|problem| ("invalid_argument", problem));
+        return bus.answer(&request, answer).await;
+    }
     if !request.subject.ends_with(".trace") {
         let sentence = format!(
-            "this forwarder serves trace and inject, not {}",
+            "this forwarder serves trace, inject, capture, export and import, not {}",
             request.subject
         );
         return bus
@@ -469,6 +504,34 @@ async fn answer_request(
         request,
         until: Instant::now() + duration,
     });
+}
+
+async fn answer_capture(
+    bus: &Bus,
+    control: &Control,
+    request: &async_nats::Message,
+    captures: &mut Sessions,
+) {
+    let answer = contract::CaptureRequest::decode(request.payload.clone())
+        .map_err(|error| error.to_string())
+        .and_then(|wanted| captures.answer(&control.workers(), &wanted, std::time::Instant::now()));
+    let answer = answer
+        .map(|reply| reply.encode_to_vec())
+        .map_err(|problem| ("invalid_argument", problem));
+    bus.answer(request, answer).await;
+}
+
+/// Gives a page of flow entries away, or takes one.
+fn exchange_flows(control: &mut Control, request: &async_nats::Message) -> Result<Vec<u8>, String> {
+    let payload = request.payload.clone();
+    if request.subject.ends_with(".export") {
+        let wanted = contract::ExportFlowsRequest::decode(payload);
+        let wanted = wanted.map_err(|error| error.to_string())?;
+        return Ok(control.export_flows(wanted.begin)?.encode_to_vec());
+    }
+    let given = contract::ImportFlowsRequest::decode(payload);
+    let given = given.map_err(|error| error.to_string())?;
+    Ok(control.import_flows(&given)?.encode_to_vec())
 }
 
 async fn finish_trace(bus: &Bus, control: &Control, pending: &mut Option<PendingTrace>) {

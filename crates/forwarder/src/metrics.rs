@@ -368,4 +368,105 @@ mod tests {
             }
         }
     }
+
+    /// A sample of the text format: name, labels and value.
+    type Sample<'a> = (&'a str, Vec<(&'a str, String)>, f64);
+
+    /// Reads a sample as the format has it (Prometheus, "exposition formats", version 0.0.4), strictly.
+    fn sample(line: &str) -> Option<Sample<'_>> {
+        let is_name = |name: &str, colon: bool| {
+            let mut letters = name.chars();
+            let first = |c: char| c.is_ascii_alphabetic() || c == '_' || colon && c == ':';
+            letters.next().is_some_and(first) && letters.all(|c| first(c) || c.is_ascii_digit())
+        };
+        let end = line.find(['{', ' '])?;
+        let (name, mut rest) = line.split_at(end);
+        let mut labels = Vec::new();
+        if let Some(inside) = rest.strip_prefix('{') {
+            rest = inside;
+            loop {
+                let (label, behind) = rest.split_once("=\"")?;
+                let (mut value, mut letters) = (String::new(), behind.char_indices());
+                rest = loop {
+                    match letters.next()? {
+                        (at, '"') => break &behind[at + 1..],
+                        (_, '\\') => value.push(match letters.next()?.1 {
+                            'n' => '\n',
+                            one @ ('"' | '\\') => one,
+                            _ => return None,
+                        }),
+                        (_, letter) => value.push(letter),
+                    }
+                };
+                if !is_name(label, false) || labels.iter().any(|(known, _)| *known == label) {
+                    return None;
+                }
+                labels.push((label, value));
+                match rest.strip_prefix(',') {
+                    Some(more) => rest = more,
+                    None => break,
+                }
+            }
+            rest = rest.strip_prefix('}')?;
+        }
+        let value = rest.strip_prefix(' ')?.parse().ok()?;
+        is_name(name, true).then_some((name, labels, value))
+    }
+
+    #[test]
+    fn the_text_is_what_prometheus_reads() {
+        let rules = contract::RuleSet {
+            paths: vec![contract::ServicePath {
+                chain_label: 100,
+                egress_label: 50,
+                customer: "a\\c\"m\ne".into(),
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let text = render(&status(), &rules);
+        assert!(text.ends_with('\n'));
+        let (mut families, mut series) = (Vec::new(), Vec::new());
+        let (mut help, mut kind, mut below) = ("", "", 0.0);
+        for line in text.lines() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                help = rest.split_once(' ').expect("a sentence follows").0;
+                continue;
+            }
+            if let Some(rest) = line.strip_prefix("# TYPE ") {
+                let (family, its_kind) = rest.split_once(' ').unwrap();
+                assert_eq!(family, help, "its help comes first");
+                assert!(["counter", "gauge", "histogram"].contains(&its_kind));
+                assert_eq!(
+                    its_kind == "counter",
+                    family.ends_with("_total"),
+                    "{family}"
+                );
+                assert!(!families.contains(&family), "{family} comes twice");
+                families.push(family);
+                kind = its_kind;
+                continue;
+            }
+            let (name, labels, value) = sample(line).unwrap_or_else(|| panic!("{line:?}"));
+            assert!(value.is_finite() && value >= 0.0, "{line}");
+            let key = (name, labels.clone());
+            assert!(!series.contains(&key), "{line} comes twice");
+            series.push(key);
+            if kind == "histogram" {
+                // Buckets grow up to the count.
+                let bound = labels.iter().find(|(label, _)| *label == "le");
+                match bound {
+                    Some((_, bound)) => {
+                        assert!(bound == "+Inf" || bound.parse::<f64>().is_ok());
+                        assert!(value >= below, "{line}");
+                        below = value;
+                    }
+                    None if name.ends_with("_count") => assert_eq!(value, below, "{line}"),
+                    None => assert!(name.ends_with("_sum")),
+                }
+            }
+        }
+        assert!(families.len() > 15 && series.len() > 30);
+        assert!(text.contains(r#"customer="a\\c\"m\ne""#), "{text}");
+    }
 }

@@ -2,6 +2,10 @@
 //!
 //! Only answers to our own questions and requests of neighbours we already know teach anything, so that strangers cannot fill
 //! the table. While an answer is awaited, a bounded number of frames wait.
+//!
+//! Each link (port and VLAN) has a share of neighbours and of waiting frames. Once all links together have what there is for
+//! them, each still gets what an even division among the links of the rules would give it: what one customer's hosts do not answer
+//! for, others do not miss.
 
 use foldhash::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -15,9 +19,15 @@ pub type Key = (usize, u16, IpAddr);
 /// A question to ask: the neighbour, our address, and where it goes (everyone when nothing).
 pub type Question = (Key, IpAddr, Option<MacAddress>);
 
-/// Neighbours remembered at most.
+/// Neighbours remembered before links have to keep to an even division (no more than twice as many).
 const LIMIT: usize = 16_384;
-/// Frames that wait for one neighbour at most.
+/// Neighbours of one link whose answer is awaited at most.
+const LINK_AWAITED: usize = 256;
+/// Frames that wait before links have to keep to an even division (no more than twice as many): an eighth of the packet buffers
+/// there are by default.
+const WAITING: usize = 1_024;
+/// Frames that wait at one link and for one neighbour at most.
+const LINK_WAITING: usize = 128;
 const WAITING_LIMIT: usize = 32;
 /// Seconds after which a known address is asked for again.
 const FRESH: u32 = 30;
@@ -56,10 +66,23 @@ struct Entry<F> {
     waiting: Vec<F>,
 }
 
+/// What a link has of what all share.
+#[derive(Clone, Copy, Debug, Default)]
+struct Link {
+    neighbours: usize,
+    awaited: usize,
+    waiting: usize,
+}
+
 /// Known and awaited neighbours.
 #[derive(Debug)]
 pub struct Neighbours<F> {
     entries: HashMap<Key, Entry<F>>,
+    /// By port and VLAN; those with neighbours alone.
+    links: HashMap<(usize, u16), Link>,
+    /// Links that share.
+    sharing: usize,
+    waiting: usize,
     version: u32,
 }
 
@@ -67,6 +90,9 @@ impl<F> Default for Neighbours<F> {
     fn default() -> Self {
         Neighbours {
             entries: HashMap::default(),
+            links: HashMap::default(),
+            sharing: 1,
+            waiting: 0,
             version: 1,
         }
     }
@@ -94,6 +120,11 @@ impl<F> Neighbours<F> {
         self.version = self.version.wrapping_add(1).max(1);
     }
 
+    /// Tells how many links share what there is.
+    pub fn share_among(&mut self, links: usize) {
+        self.sharing = links.max(1);
+    }
+
     /// A neighbour's address, if it is known; nobody is asked.
     pub fn known(&self, key: Key) -> Option<MacAddress> {
         self.entries.get(&key)?.mac
@@ -111,9 +142,14 @@ impl<F> Neighbours<F> {
 
     #[cold]
     fn begin(&mut self, key: Key, own: IpAddr, now: u32) -> Lookup {
-        if self.entries.len() >= LIMIT {
+        let link = self.links.entry((key.0, key.1)).or_default();
+        let share = LIMIT.div_ceil(self.sharing);
+        let is_fair = self.entries.len() < LIMIT || link.neighbours < share;
+        if link.awaited >= LINK_AWAITED || !is_fair {
             return Lookup::Wait;
         }
+        link.neighbours += 1;
+        link.awaited += 1;
         let entry = Entry {
             mac: None,
             confirmed: now,
@@ -126,14 +162,38 @@ impl<F> Neighbours<F> {
         Lookup::Ask
     }
 
-    /// Keeps a frame until its neighbour is known; gives it back when too many wait already.
+    /// Keeps a frame until its neighbour is known; gives it back when the neighbour is not awaited, or too many wait already.
+    ///
+    /// # Errors
+    /// The frame, which has no place to wait.
     pub fn keep(&mut self, key: Key, frame: F) -> Result<(), F> {
-        match self.entries.get_mut(&key) {
-            Some(entry) if entry.waiting.len() < WAITING_LIMIT => {
-                entry.waiting.push(frame);
-                Ok(())
-            }
-            _ => Err(frame),
+        let share = WAITING.div_ceil(self.sharing);
+        let (Some(entry), Some(link)) = (
+            self.entries.get_mut(&key),
+            self.links.get_mut(&(key.0, key.1)),
+        ) else {
+            return Err(frame);
+        };
+        let is_fair = self.waiting < WAITING || link.waiting < share;
+        if entry.waiting.len() >= WAITING_LIMIT || link.waiting >= LINK_WAITING || !is_fair {
+            return Err(frame);
+        }
+        link.waiting += 1;
+        self.waiting += 1;
+        entry.waiting.push(frame);
+        Ok(())
+    }
+
+    /// Counts anew what each link has.
+    fn recount(&mut self) {
+        self.links.clear();
+        self.waiting = 0;
+        for (&(port, vlan, _), entry) in &self.entries {
+            let link = self.links.entry((port, vlan)).or_default();
+            link.neighbours += 1;
+            link.awaited += usize::from(entry.mac.is_none());
+            link.waiting += entry.waiting.len();
+            self.waiting += entry.waiting.len();
         }
     }
 
@@ -145,11 +205,16 @@ impl<F> Neighbours<F> {
         let Some(entry) = self.entries.get_mut(&key) else {
             return Vec::new();
         };
-        let known = entry.mac.replace(mac) == Some(mac);
+        let before = entry.mac.replace(mac);
         entry.confirmed = now;
         entry.questions = 0;
         let waiting = std::mem::take(&mut entry.waiting);
-        if !known {
+        self.waiting -= waiting.len();
+        if let Some(link) = self.links.get_mut(&(key.0, key.1)) {
+            link.waiting -= waiting.len();
+            link.awaited -= usize::from(before.is_none());
+        }
+        if before != Some(mac) {
             self.changed();
         }
         waiting
@@ -174,6 +239,7 @@ impl<F> Neighbours<F> {
                 None => lost += entry.waiting.len(),
             }
         }
+        self.recount();
         lost
     }
 
@@ -200,6 +266,7 @@ impl<F> Neighbours<F> {
             true
         });
         if self.entries.len() != before {
+            self.recount();
             self.changed();
         }
         // In an order of their own, so that what happens does not depend on where entries lie.
@@ -385,5 +452,53 @@ mod tests {
             .filter(|&i| neighbours.keep(key(), i).is_ok())
             .count();
         assert_eq!(kept, WAITING_LIMIT);
+    }
+
+    /// Asks for so many silent neighbours of a link; returns how many frames wait for them.
+    fn flood(neighbours: &mut Neighbours<u32>, vlan: u16, silent: u32) -> usize {
+        let wait = |number: u32| {
+            let key = (0, vlan, Ipv4Addr::from_bits(0x0a00_0000 + number).into());
+            neighbours.look_up(key, own(), 0);
+            (0..40)
+                .filter(|&frame| neighbours.keep(key, frame).is_ok())
+                .count()
+        };
+        (0..silent).map(wait).sum()
+    }
+
+    #[test]
+    fn a_link_keeps_to_its_share_and_others_have_theirs() {
+        let mut neighbours = Neighbours::default();
+        neighbours.share_among(200);
+        assert_eq!(flood(&mut neighbours, 1, 500), LINK_WAITING);
+        assert_eq!(neighbours.entries.len(), LINK_AWAITED);
+        let full = (2..200)
+            .map(|vlan| flood(&mut neighbours, vlan, 500))
+            .sum::<usize>()
+            + LINK_WAITING;
+        assert!((WAITING..=2 * WAITING + 200).contains(&full), "{full} wait");
+        assert_eq!(neighbours.look_up((0, 4000, own()), own(), 0), Lookup::Ask);
+        assert_eq!(neighbours.keep((0, 4000, own()), 7), Ok(()));
+        assert_eq!(neighbours.learn((0, 4000, own()), MAC, 0), [7]);
+    }
+
+    #[test]
+    fn what_is_told_or_given_up_makes_room() {
+        let mut neighbours = Neighbours::default();
+        for round in 0..3 {
+            assert_eq!(flood(&mut neighbours, 1, 500), LINK_WAITING, "{round}");
+            for now in 1..=u32::from(QUESTIONS) {
+                neighbours.tick(now);
+            }
+            assert!(neighbours.entries.is_empty() && neighbours.links.is_empty());
+        }
+        for number in 0..2 * LIMIT as u32 {
+            let key = (0, 1, Ipv4Addr::from_bits(0x0a00_0000 + number).into());
+            neighbours.look_up(key, own(), 0);
+            neighbours.learn(key, MAC, 0);
+        }
+        assert_eq!(neighbours.entries.len(), LIMIT);
+        neighbours.share_among(4);
+        assert_eq!(neighbours.look_up((0, 2, own()), own(), 0), Lookup::Ask);
     }
 }

@@ -10,7 +10,7 @@ pub struct Output<F> {
     /// Frames made here (answers, fragments).
     pub made: Vec<Made>,
     /// Frames that other workers are to deal with; none where there is one worker.
-    pub away: Vec<Away<F>>,
+    pub away: AwayFrames<F>,
     /// What neighbours said; nothing where there is one worker.
     pub heard: Vec<Heard>,
 }
@@ -24,17 +24,81 @@ pub enum Errand {
     Join,
 }
 
-/// A frame that another worker is to deal with.
+/// Frames that another worker is to deal with, in their order: alike but for what is in them.
 #[derive(Debug)]
 pub struct Away<F> {
     /// The worker.
     pub worker: usize,
     /// What it is to do.
     pub errand: Errand,
-    /// The port the frame arrived at, position in the rules.
+    /// The port the frames arrived at, position in the rules.
     pub port: usize,
-    /// The frame, as it arrived.
-    pub frame: F,
+    /// The frames, as they arrived.
+    pub frames: Vec<F>,
+}
+
+/// Frames that other workers are to deal with.
+#[derive(Debug)]
+pub struct AwayFrames<F> {
+    batches: Vec<Away<F>>,
+    /// Empty lists, kept for their memory.
+    spare: Vec<Vec<F>>,
+}
+
+/// Empty lists that are kept at most.
+const SPARE: usize = 64;
+
+impl<F> Default for AwayFrames<F> {
+    fn default() -> Self {
+        AwayFrames {
+            batches: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+}
+
+impl<F> AwayFrames<F> {
+    /// Adds a frame behind those for the same worker.
+    #[inline]
+    pub fn push(&mut self, worker: usize, errand: Errand, port: usize, frame: F) {
+        let alike = |away: &&mut Away<F>| {
+            away.worker == worker && away.port == port && away.errand == errand
+        };
+        if let Some(away) = self.batches.iter_mut().find(alike) {
+            return away.frames.push(frame);
+        }
+        let mut frames = self.spare_list();
+        frames.push(frame);
+        self.batches.push(Away {
+            worker,
+            errand,
+            port,
+            frames,
+        });
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Takes all out.
+    #[inline]
+    pub fn drain(&mut self) -> impl Iterator<Item = Away<F>> {
+        self.batches.drain(..)
+    }
+
+    /// An empty list, with memory if there is some to spare.
+    pub(crate) fn spare_list(&mut self) -> Vec<F> {
+        self.spare.pop().unwrap_or_default()
+    }
+
+    /// Keeps a list that is not needed any more.
+    pub(crate) fn keep_list(&mut self, list: Vec<F>) {
+        if list.is_empty() && self.spare.len() < SPARE {
+            self.spare.push(list);
+        }
+    }
 }
 
 /// What a neighbour said of its Ethernet address: all workers are to know.
@@ -62,7 +126,7 @@ impl<F> Default for Output<F> {
         Output {
             ports: Vec::new(),
             made: Vec::new(),
-            away: Vec::new(),
+            away: AwayFrames::default(),
             heard: Vec::new(),
         }
     }

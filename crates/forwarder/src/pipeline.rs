@@ -1,8 +1,12 @@
 //! A packet's way through the forwarder: arrival, look-up or choice, departure.
 
+mod record;
+
 use crate::arrival::{Accepted, Arrival};
 use crate::burst::Burst;
 use crate::counters::{Counters, Drop, Event, Reason};
+use crate::errors::ErrorLimit;
+use crate::exchange::Export;
 use crate::exits::Exits;
 use crate::family::{Family, Key, key};
 use crate::flow_files::Place;
@@ -11,15 +15,14 @@ use crate::frame::Frame;
 use crate::home::Sharing;
 use crate::housekeeping::Housekeeping;
 use crate::neighbours::{Neighbours, Waiting};
-pub use crate::output::{Away, Errand, Heard, Made, Output};
+pub use crate::output::{Away, AwayFrames, Errand, Heard, Made, Output};
 use crate::registry::{HopId, PlaceId};
 use crate::rules::{Hop, Rules};
 use crate::trace::Trace;
-use contracts::forwarder as contract;
 use flow::consistent_hash::ConnectionHash;
 use flow::{
-    FlowEntry, FlowKey, FlowTable, Found, Hops, Insertion, Ipv4Key, Ipv4Table, Ipv6Key, Ipv6Table,
-    Verdict,
+    FlowEntry, FlowKey, FlowTable, Found, Hops, Insertion, InvalidTimeout, Ipv4Key, Ipv4Table,
+    Ipv6Key, Ipv6Table, State, Verdict,
 };
 use std::collections::HashMap;
 use wire::steering::Direction;
@@ -29,9 +32,9 @@ use wire::tcp;
 pub struct Pipeline<F> {
     pub(crate) v4: Ipv4Table,
     pub(crate) v6: Ipv6Table,
-    pub(crate) place: Place,
     pub(crate) neighbours: Neighbours<Waiting<F>>,
     pub(crate) fragments: Fragments,
+    pub(crate) errors: ErrorLimit,
     /// Nothing where there is one worker.
     pub(crate) sharing: Option<Box<Sharing>>,
     /// Frames of a burst that are at home here; empty between bursts.
@@ -48,15 +51,14 @@ pub struct Pipeline<F> {
     pub(crate) exits: Exits,
     /// Nothing while a burst is under way.
     pub(crate) burst: Option<Box<Burst>>,
-    /// Grows whenever an entry comes, goes or says something else: what was not found before may be there now.
-    pub(crate) flow_changes: u64,
     /// Grows whenever an entry moves, goes or says something else: what was found before may be elsewhere now.
     pub(crate) flow_moves: u64,
     run: Run,
     /// Whether the last choice was made just now; for traces.
     new_choice: bool,
     pub(crate) housekeeping: Housekeeping,
-    pub(crate) settings: Settings,
+    /// A walk over all entries under way, for another forwarder.
+    pub(crate) exporting: Option<Export>,
     pub(crate) timeouts: flow::Timeouts,
 }
 
@@ -94,15 +96,13 @@ impl<F: Frame> Pipeline<F> {
         let v4: Ipv4Table = place.table(&config_v4, now)?;
         let mut v6: Ipv6Table = place.table(&config_v6, now)?;
         let timeouts = v4.config().timeouts;
-        if v6.config().timeouts != timeouts {
-            v6 = place.replace(&mut v6, &settings.tables(timeouts).1, now)?;
-        }
+        v6.set_timeouts(&timeouts, now)?;
         Ok(Pipeline {
             v4,
             v6,
-            place,
             neighbours: Neighbours::default(),
             fragments: Fragments::default(),
+            errors: ErrorLimit::default(),
             sharing: None,
             staying: Vec::new(),
             counters: Counters::default(),
@@ -112,12 +112,11 @@ impl<F: Frame> Pipeline<F> {
             place_flows: HashMap::new(),
             exits: Exits::new(rules),
             burst: Some(Box::default()),
-            flow_changes: 0,
             flow_moves: 0,
             run: Run::default(),
             new_choice: false,
             housekeeping: Housekeeping::default(),
-            settings: *settings,
+            exporting: None,
             timeouts,
         })
     }
@@ -126,13 +125,13 @@ impl<F: Frame> Pipeline<F> {
     /// `now` is in seconds.
     ///
     /// # Errors
-    /// There is no memory to give the flow tables other idle times; the rest of the change holds.
+    /// An idle time is none; the rest of the change holds.
     pub fn rules_changed(
         &mut self,
         old: &Rules,
         new: &Rules,
         now: u32,
-    ) -> Result<(), flow::ConfigError> {
+    ) -> Result<(), InvalidTimeout> {
         self.hash = ConnectionHash::new(new.selection_seed);
         self.counters.reserve(new.places.len(), new.hops.len());
         self.exits = Exits::new(new);
@@ -144,18 +143,14 @@ impl<F: Frame> Pipeline<F> {
             .iter()
             .map(|port| new.ports.iter().position(|other| other.name == port.name))
             .collect();
-        let stay = |(position, to): (usize, &Option<usize>)| *to == Some(position);
-        if let Some(sharing) = &mut self.sharing
-            && !moved.iter().enumerate().all(stay)
-        {
-            sharing.forget_ports();
-        }
+        let edges = new.ports.iter().map(|port| port.edges.len());
+        self.neighbours.share_among(edges.sum::<usize>() + 1);
         let lost = self.neighbours.move_ports(&moved, Waiting::by);
         for _ in 0..lost {
             self.counters.drop(Drop::HopGone.into());
         }
         if self.timeouts != new.timeouts {
-            self.change_timeouts(new.timeouts, now)?;
+            self.change_timeouts(&new.timeouts, now)?;
         }
         Ok(())
     }
@@ -168,6 +163,12 @@ impl<F: Frame> Pipeline<F> {
     /// Connections in the tables.
     pub fn flow_entries(&self) -> u64 {
         (self.v4.len() + self.v6.len()) as u64
+    }
+
+    /// Entries that the tables have slots for. Where they lie makes some of these stay empty: from about nine tenths on,
+    /// connections may find no room.
+    pub fn flow_entries_limit(&self) -> u64 {
+        (self.v4.stats().slots_limit + self.v6.stats().slots_limit) as u64
     }
 
     /// Has bursts of IPv4 connections looked up in something else.
@@ -250,9 +251,22 @@ impl<F: Frame> Pipeline<F> {
         found: Option<Found>,
         now: u32,
     ) -> Result<HopId, Reason> {
-        let Some(found) = found else {
-            return self.choose(rules, arrival, key, now);
-        };
+        match found {
+            Some(found) => self.follow(rules, arrival, key, found, now),
+            None => self.choose(rules, arrival, key, now),
+        }
+    }
+
+    /// The hop that a connection has, or a new choice if that is of no use.
+    #[inline(always)]
+    fn follow<K: Family>(
+        &mut self,
+        rules: &Rules,
+        arrival: &Arrival,
+        key: &K,
+        found: Found,
+        now: u32,
+    ) -> Result<HopId, Reason> {
         let (towards, origin) = ends(found.hops, arrival.direction);
         if self
             .exits
@@ -260,26 +274,55 @@ impl<F: Frame> Pipeline<F> {
             .is_some_and(|exit| exit.is_usable)
         {
             if !arrival.is_error {
-                let direction = flow_direction(arrival.direction);
-                K::table_mut(self).on_packet(found.position, arrival.tcp_flags, direction, now);
+                let (flags, direction) = (arrival.tcp_flags, flow_direction(arrival.direction));
+                if self.begins_anew::<K>(found, flags, now) {
+                    return self.open_anew(rules, arrival, key, now);
+                }
+                let table = K::table_mut(self);
+                let state = table.on_packet(found.position, flags, direction, now);
                 if origin != arrival.from {
-                    self.move_origin(arrival, key, found, towards);
+                    self.move_origin::<K>(arrival, found, towards, state);
                 }
             }
             return Ok(towards);
         }
-        self.choose_again(rules, arrival, key, found, towards)
+        self.choose_again(rules, arrival, key, found, towards, now)
     }
 
-    /// A connection whose packets come from another hop than before.
+    /// A connection whose packets come from another hop than before. A reset, or a SYN of a connection that is open
+    /// already, says nothing of where it comes from: either can be anybody's.
     #[cold]
-    fn move_origin<K: Family>(&mut self, arrival: &Arrival, _: &K, found: Found, towards: HopId) {
+    fn move_origin<K: Family>(
+        &mut self,
+        arrival: &Arrival,
+        found: Found,
+        towards: HopId,
+        state: State,
+    ) {
+        let flags = arrival.tcp_flags;
+        if flags & tcp::RST != 0 || (may_open(flags) && state != State::New) {
+            return;
+        }
         self.counters.event(Event::FlowHopMoved);
         let hops = hops(arrival.from, towards, arrival.direction);
         self.update::<K>(found, hops);
     }
 
-    /// A connection's first packet at this stage.
+    /// A SYN with the ports of a connection that has ended: whatever that one chose, this one chooses by today's rules.
+    #[cold]
+    fn open_anew<K: Family>(
+        &mut self,
+        rules: &Rules,
+        arrival: &Arrival,
+        key: &K,
+        now: u32,
+    ) -> Result<HopId, Reason> {
+        self.counters.event(Event::FlowReopened);
+        self.forget(key);
+        self.choose(rules, arrival, key, now)
+    }
+
+    /// A connection's first packet at this stage, or one of a connection that has come since this packet's was looked up.
     #[inline(never)]
     fn choose<K: Family>(
         &mut self,
@@ -288,20 +331,28 @@ impl<F: Frame> Pipeline<F> {
         key: &K,
         now: u32,
     ) -> Result<HopId, Reason> {
-        let hop = self.pick(rules, arrival, key).ok_or(Drop::NoTarget)?;
+        let Some(hop) = self.pick(rules, arrival, key) else {
+            let found = K::table(self).get(key).ok_or(Drop::NoTarget)?;
+            return self.follow(rules, arrival, key, found, now);
+        };
         if arrival.is_error {
             // An error opens no connection: it goes where the connection it is about would go.
             return Ok(hop);
         }
-        let mid_stream = key.protocol() == tcp::PROTOCOL && arrival.tcp_flags & tcp::SYN == 0;
-        if mid_stream {
-            self.counters.event(Event::FlowMidStream);
-        }
         let hops = hops(arrival.from, hop, arrival.direction);
         let direction = flow_direction(arrival.direction);
         match self.insert(key, hops, arrival.tcp_flags, direction, now) {
-            Insertion::Full => self.counters.event(Event::FlowTableFullHashed),
-            _ => self.counters.event(Event::FlowNew),
+            Insertion::Present(found) => return self.follow(rules, arrival, key, found, now),
+            Insertion::Full => {
+                // Each of its packets comes here: none says whether the connection is new.
+                self.counters.event(Event::FlowTableFullHashed);
+                self.new_choice = true;
+                return Ok(hop);
+            }
+            Insertion::New(_) => self.counters.event(Event::FlowNew),
+        }
+        if key.protocol() == tcp::PROTOCOL && arrival.tcp_flags & tcp::SYN == 0 {
+            self.counters.event(Event::FlowMidStream);
         }
         self.count_new(arrival, hop);
         Ok(hop)
@@ -309,6 +360,7 @@ impl<F: Frame> Pipeline<F> {
 
     /// A connection whose hop went away or died.
     #[cold]
+    #[allow(clippy::too_many_arguments)]
     fn choose_again<K: Family>(
         &mut self,
         rules: &Rules,
@@ -316,9 +368,14 @@ impl<F: Frame> Pipeline<F> {
         key: &K,
         found: Found,
         old: HopId,
+        now: u32,
     ) -> Result<HopId, Reason> {
         match self.pick(rules, arrival, key) {
+            Some(hop) if arrival.is_error => Ok(hop),
             Some(hop) => {
+                let direction = flow_direction(arrival.direction);
+                let table = K::table_mut(self);
+                table.on_packet(found.position, arrival.tcp_flags, direction, now);
                 self.counters.event(Event::FlowRechosen);
                 self.update::<K>(found, hops(arrival.from, hop, arrival.direction));
                 self.count_new(arrival, hop);
@@ -341,7 +398,6 @@ impl<F: Frame> Pipeline<F> {
     }
 
     fn update<K: Family>(&mut self, found: Found, hops: Hops) {
-        self.flow_changes += 1;
         self.flow_moves += 1;
         K::table_mut(self).update(found.position, hops);
     }
@@ -355,7 +411,6 @@ impl<F: Frame> Pipeline<F> {
         direction: flow::Direction,
         now: u32,
     ) -> Insertion {
-        self.flow_changes += 1;
         let table = K::table_mut(self);
         let before = table.moves();
         let insertion = table.insert(key, hops, flags, direction, now);
@@ -366,7 +421,6 @@ impl<F: Frame> Pipeline<F> {
 
     /// Removes an entry.
     pub(crate) fn forget<K: Family>(&mut self, key: &K) {
-        self.flow_changes += 1;
         self.flow_moves += 1;
         K::table_mut(self).remove(key);
     }
@@ -398,30 +452,8 @@ impl<F: Frame> Pipeline<F> {
         } = std::mem::take(&mut self.run);
         if packets > 0 {
             let stage = (kind.place, kind.direction);
-            self.count_packets(stage, kind.hop, kind.over_tunnel, packets, bytes);
-        }
-    }
-
-    /// Counts packets of a stage that go to a hop.
-    #[inline]
-    pub(crate) fn count_packets(
-        &mut self,
-        (place, direction): (PlaceId, Direction),
-        hop: HopId,
-        over_tunnel: bool,
-        packets: u64,
-        bytes: u64,
-    ) {
-        if let Some(stage) = self.counters.stage(place, direction) {
-            stage.packets += packets;
-            stage.bytes += bytes;
-            if !over_tunnel {
-                stage.origin_packets += packets;
-                stage.origin_bytes += bytes;
-            }
-        }
-        if let Some(hop) = self.counters.hop(hop) {
-            hop.packets += packets;
+            self.counters
+                .passed(stage, kind.hop, kind.over_tunnel, packets, bytes);
         }
     }
 
@@ -433,57 +465,6 @@ impl<F: Frame> Pipeline<F> {
         if let Some(hop) = self.counters.hop(hop) {
             hop.new_flows += 1;
         }
-    }
-
-    #[cold]
-    fn record<K: Family>(
-        &mut self,
-        rules: &Rules,
-        arrival: &Arrival,
-        key: &K,
-        decision: Result<HopId, Reason>,
-    ) {
-        let new = std::mem::take(&mut self.new_choice);
-        let tuple = key.tuple(arrival.direction);
-        let Some(trace) = self.trace.as_mut().filter(|trace| trace.wants(&tuple)) else {
-            return;
-        };
-        let Some(stage) = rules.stage(arrival.place) else {
-            return;
-        };
-        let (to, text) = match decision {
-            Ok(hop) if new => (rules.hop_name(hop), "new flow"),
-            Ok(hop) => (rules.hop_name(hop), "flow entry"),
-            Err(reason) => (String::new(), reason.name()),
-        };
-        if !trace.wants_chain(&stage.customer, &stage.chain) {
-            return;
-        }
-        trace.add(contract::TraceHop {
-            time_unix_ns: unix_nanoseconds(),
-            site: rules.site.clone(),
-            forwarder: rules.forwarder.clone(),
-            customer: stage.customer.clone(),
-            chain: stage.chain.clone(),
-            chain_label: stage.chain_label.get(),
-            egress_label: stage.egress_label.get(),
-            service_index: u32::from(stage.service_index(arrival.direction)),
-            stage: u32::from(stage.number),
-            direction: match arrival.direction {
-                Direction::Forward => contract::Direction::Forward,
-                Direction::Reverse => contract::Direction::Reverse,
-            }
-            .into(),
-            from: rules.hop_name(arrival.from),
-            to,
-            decision: text.to_string(),
-            source: tuple.source().to_string(),
-            destination: tuple.destination().to_string(),
-            protocol: u32::from(tuple.protocol),
-            source_port: u32::from(tuple.source_port),
-            destination_port: u32::from(tuple.destination_port),
-            ..Default::default()
-        });
     }
 }
 
@@ -551,15 +532,15 @@ pub(crate) fn ends(hops: Hops, direction: Direction) -> (HopId, HopId) {
     }
 }
 
+/// Whether TCP flags are those of a connection's first packet: a SYN without an ACK.
+#[inline(always)]
+pub(crate) const fn may_open(tcp_flags: u8) -> bool {
+    tcp_flags & (tcp::SYN | tcp::ACK) == tcp::SYN
+}
+
 pub(crate) fn flow_direction(direction: Direction) -> flow::Direction {
     match direction {
         Direction::Forward => flow::Direction::Forward,
         Direction::Reverse => flow::Direction::Reverse,
     }
-}
-
-fn unix_nanoseconds() -> i64 {
-    std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .map_or(0, |time| time.as_nanos() as i64)
 }

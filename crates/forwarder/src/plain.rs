@@ -115,12 +115,22 @@ pub(crate) struct Located {
 /// What rules said of earlier packets; to be forgotten with the rules.
 #[derive(Default)]
 pub(crate) struct Remembered {
-    /// Of each port: by source address and VLAN.
-    sources: Vec<Memory>,
+    /// Of each port.
+    sources: Vec<Sources>,
     /// By labels.
     stages: Memory,
     /// By the word that stands for their address.
     peers: Memory,
+}
+
+/// What a port's packets come from.
+#[derive(Default)]
+struct Sources {
+    /// By source address and VLAN.
+    ways: Memory,
+    /// Source and EtherType of the last packet without a tag, as they are in its header, and its way. No packet has the word 0:
+    /// nobody's EtherType is 0.
+    last: (u64, Way),
 }
 
 /// A small table of ways by words; one that is 0 is none.
@@ -162,7 +172,7 @@ pub(crate) struct Plain<'a> {
     rules: &'a Rules,
     role: &'a Port,
     underlay: Option<&'a Underlay>,
-    sources: &'a mut Memory,
+    sources: &'a mut Sources,
     stages: &'a mut Memory,
     peers: &'a mut Memory,
 }
@@ -177,7 +187,7 @@ impl<'a> Plain<'a> {
     ) -> Option<Plain<'a>> {
         let role = rules.ports.get(port)?;
         if remembered.sources.len() <= port {
-            remembered.sources.resize_with(port + 1, Memory::default);
+            remembered.sources.resize_with(port + 1, Sources::default);
         }
         Some(Plain {
             rules,
@@ -192,16 +202,48 @@ impl<'a> Plain<'a> {
         })
     }
 
-    /// Where the packet is of a frame from which no tag was taken, if what is in front of it is plain.
+    /// Whether the port leads to other forwarders: which of the two ways to locate a packet is right.
     #[inline(always)]
-    pub(crate) fn locate(&mut self, frame: &[u8]) -> Option<Located> {
+    pub(crate) fn is_underlay(&self) -> bool {
+        self.underlay.is_some()
+    }
+
+    /// Where the packet is of a frame from which no tag was taken, if what is in front of it is plain. `UNDERLAY` says whether the
+    /// port is the underlay's.
+    #[inline(always)]
+    pub(crate) fn locate<const UNDERLAY: bool>(&mut self, frame: &[u8]) -> Option<Located> {
         let header = frame.first_chunk::<{ ethernet::HEADER_LENGTH }>()?;
-        let [group, _, _, _, _, _, mac @ .., high, low] = *header;
-        let ether_type = u16::from_be_bytes([high, low]);
+        let is_group = header[0] & 1 == 1;
+        let ether_type = u16::from_be_bytes(part(header, 12));
+        // Source and EtherType in one word: that of the packet before is the likeliest.
+        let word = u64::from_ne_bytes(part(header, 6));
+        if !UNDERLAY && word == self.sources.last.0 && !is_group {
+            return Some(Located {
+                way: self.sources.last.1,
+                ether_type,
+                offset: ethernet::HEADER_LENGTH,
+                end: frame.len(),
+            });
+        }
+        if UNDERLAY && ether_type != vlan::CUSTOMER {
+            return self.locate_in_tunnel(frame, ether_type);
+        }
+        let located = self.locate_by_source(frame, part(header, 6), ether_type, is_group)?;
+        if !UNDERLAY && located.offset == ethernet::HEADER_LENGTH {
+            self.sources.last = (word, located.way);
+        }
+        Some(located)
+    }
+
+    #[inline]
+    fn locate_by_source(
+        &mut self,
+        frame: &[u8],
+        mac: [u8; 6],
+        ether_type: u16,
+        is_group: bool,
+    ) -> Option<Located> {
         let (vlan, ether_type, offset) = if ether_type != vlan::CUSTOMER {
-            if self.underlay.is_some() {
-                return self.locate_in_tunnel(frame, ether_type);
-            }
             (0, ether_type, ethernet::HEADER_LENGTH)
         } else {
             let tag: &[u8; 4] = frame.get(ethernet::HEADER_LENGTH..)?.first_chunk()?;
@@ -211,7 +253,6 @@ impl<'a> Plain<'a> {
             }
             (identifier, u16::from_be_bytes([tag[2], tag[3]]), 18)
         };
-        let is_group = group & 1 == 1;
         let way = self.source(mac, vlan)?;
         (!is_group).then_some(Located {
             way,
@@ -227,7 +268,9 @@ impl<'a> Plain<'a> {
         let [high, low] = vlan.to_be_bytes();
         let word = u64::from_be_bytes([a, b, c, d, e, f, high, low]);
         let (rules, role) = (self.rules, self.role);
-        self.sources.get(word, || source(rules, role, mac, vlan))
+        self.sources
+            .ways
+            .get(word, || source(rules, role, mac, vlan))
     }
 
     /// Whether the edge that a packet comes from takes it in: not if it goes to a group or to the forwarder itself, nor at
@@ -367,14 +410,14 @@ impl Ip<u64> {
     /// The IPv4 packet at the start of some bytes, if it is plain.
     #[inline(always)]
     pub(crate) fn read(packet: &[u8]) -> Option<Self> {
-        let start = Ipv4Start::read(packet)?;
         // Both headers in one piece, so that one comparison tells that they are there.
-        let headers = packet.first_chunk::<{ ipv4::HEADER_LENGTH + udp::HEADER_LENGTH }>()?;
-        let [.., a, b, c, d, high, low, _, _] = *headers;
+        const BOTH: usize = ipv4::HEADER_LENGTH + udp::HEADER_LENGTH;
+        let headers = packet.first_chunk::<BOTH>()?;
+        let start = Ipv4Start::of(headers.first_chunk()?, packet.len())?;
+        let room = start.length.checked_sub(BOTH as u32)?;
         let tcp_flags = if start.protocol == udp::PROTOCOL {
-            let datagram = u32::from(u16::from_be_bytes([high, low]));
-            let room = start.length.checked_sub(ipv4::HEADER_LENGTH as u32)?;
-            let right = (udp::HEADER_LENGTH as u32..=room).contains(&datagram);
+            let datagram = u32::from(u16::from_be_bytes(part(headers, 24)));
+            let right = datagram.wrapping_sub(udp::HEADER_LENGTH as u32) <= room;
             right.then_some(0)?
         } else {
             let segment = packet.get(ipv4::HEADER_LENGTH..start.length as usize)?;
@@ -382,7 +425,7 @@ impl Ip<u64> {
         };
         Some(Ip {
             addresses: start.addresses,
-            ports: u32::from_be_bytes([a, b, c, d]),
+            ports: u32::from_be_bytes(part(headers, 20)),
             length: start.length,
             protocol: start.protocol,
             ttl: start.ttl,
@@ -465,26 +508,40 @@ impl Ipv4Start {
     #[inline(always)]
     fn read(packet: &[u8]) -> Option<Ipv4Start> {
         let header = packet.first_chunk::<{ ipv4::HEADER_LENGTH }>()?;
-        let [a, b, c, d, e, f, g, h, ttl, protocol, i, j, addresses @ ..] = *header;
-        let front = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-        let middle = u32::from_be_bytes([ttl, protocol, i, j]);
-        let addresses = u64::from_be_bytes(addresses);
-        let length = (front >> 32) as u16;
+        Self::of(header, packet.len())
+    }
+
+    /// The same of a header that is there, of a packet whose frame has room for so many bytes of it.
+    #[inline(always)]
+    fn of(header: &[u8; ipv4::HEADER_LENGTH], room: usize) -> Option<Ipv4Start> {
         // Version and header length; more fragments and fragment offset.
-        let plain = front & 0xff00_0000_0000_3fff == 0x4500_0000_0000_0000;
-        let sum = (front >> 32)
-            + (front & 0xffff_ffff)
-            + u64::from(middle)
-            + (addresses >> 32)
-            + (addresses & 0xffff_ffff);
-        let fits = usize::from(length) <= packet.len();
-        (plain && fits && checksum::fold(sum) == 0xffff).then_some(Ipv4Start {
-            addresses,
+        const READ: u64 = u64::from_ne_bytes([0xff, 0, 0, 0, 0, 0, 0x3f, 0xff]);
+        const PLAIN: u64 = u64::from_ne_bytes([0x45, 0, 0, 0, 0, 0, 0, 0]);
+        let front = u64::from_ne_bytes(part(header, 0));
+        let middle = u64::from_ne_bytes(part(header, 8));
+        let last = u32::from_ne_bytes(part(header, 16));
+        // The sum in the processor's own order has the sum's bytes in that order (RFC 1071, section 2 B), and carries of
+        // 64 bits may be added as those of 16 are.
+        let (sum, carry) = front.overflowing_add(middle);
+        let (sum, more) = sum.overflowing_add(u64::from(last));
+        let right = checksum::fold_words(sum, u64::from(carry) + u64::from(more)) == 0xffff;
+        let length = u16::from_be_bytes(part(header, 2));
+        let plain = front & READ == PLAIN && usize::from(length) <= room;
+        (plain && right).then_some(Ipv4Start {
+            addresses: u64::from_be_bytes(part(header, 12)),
             length: u32::from(length),
-            ttl,
-            protocol,
+            ttl: header[8],
+            protocol: header[9],
         })
     }
+}
+
+/// Some bytes of a header in one piece. Both numbers are constants, so that the check that they lie inside is made once.
+#[inline(always)]
+fn part<const N: usize, const LENGTH: usize>(header: &[u8; LENGTH], at: usize) -> [u8; N] {
+    let mut part = [0; N];
+    part.copy_from_slice(&header[at..at + N]);
+    part
 }
 
 /// A right IPv6 header of a packet within its frame.

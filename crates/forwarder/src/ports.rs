@@ -18,6 +18,8 @@ const DESCRIPTORS: u16 = 512;
 pub enum Queue {
     /// A DPDK device.
     Device(dpdk::Queue),
+    /// A Linux interface through AF_XDP, which does not say where checksums are left to the device, as veth's are.
+    AfXdp(dpdk::Queue),
     /// A Linux interface, through a packet socket that deals with its offloads.
     Socket(Socket),
 }
@@ -26,7 +28,7 @@ impl Queue {
     /// Packets lost since the last call because the port's receive queue was full.
     pub fn overruns(&mut self) -> u64 {
         match self {
-            Queue::Device(queue) => queue.overruns(),
+            Queue::Device(queue) | Queue::AfXdp(queue) => queue.overruns(),
             Queue::Socket(socket) => socket.overruns(),
         }
     }
@@ -164,7 +166,11 @@ impl Ports {
         let (port, queues) =
             Port::open_spread(&devargs, &self.pool, self.workers as u16, DESCRIPTORS)
                 .map_err(|error| error.to_string())?;
-        let queues = queues.into_iter().map(Queue::Device).collect();
+        let kind = match device {
+            Device::AfXdp(_) => Queue::AfXdp,
+            _ => Queue::Device,
+        };
+        let queues = queues.into_iter().map(kind).collect();
         Ok((Opened::Device(port), queues))
     }
 

@@ -121,6 +121,14 @@ impl Registry {
         number(&mut self.places, name, next, PlaceId)
     }
 
+    /// The names of all numbers, hops and places.
+    pub fn names(&self) -> (Vec<&HopName>, Vec<&PlaceName>) {
+        (
+            in_order(&self.hops, |id| id.0),
+            in_order(&self.places, |id| id.0),
+        )
+    }
+
     /// Hops numbered so far.
     pub fn hop_count(&self) -> usize {
         self.hops.len()

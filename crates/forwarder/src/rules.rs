@@ -87,6 +87,10 @@ pub struct Port {
     pub label_aware: HashMap<Labelled, HopId>,
     /// Whether VNF instances are attached here.
     pub has_attachments: bool,
+    /// Edges on it, by VLAN, whose packets another forwarder takes.
+    pub passive_edges: HashMap<u16, HopId>,
+    /// Whether there are VNF instances here whose packets another forwarder takes.
+    pub has_passive: bool,
 }
 
 /// A label-aware VNF instance at a place of a service path.

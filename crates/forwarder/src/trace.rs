@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 use wire::FiveTuple;
 
-/// Which packets are traced.
-#[derive(Clone, Debug, Default)]
+/// Which packets are traced or captured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     sources: Vec<Prefix>,
     destinations: Vec<Prefix>,
@@ -67,21 +67,6 @@ impl Trace {
     /// # Errors
     /// Names the field of the match that is wrong.
     pub fn new(request: &contract::TraceRequest) -> Result<Trace, String> {
-        let none = contract::Match::default();
-        let matched = request.r#match.as_ref().unwrap_or(&none);
-        let prefixes = |name: &str, texts: &[String]| -> Result<Vec<Prefix>, String> {
-            let parse = |text: &String| {
-                text.parse()
-                    .map_err(|error| format!("match.{name}: {text:?} is no prefix: {error}"))
-            };
-            texts.iter().map(parse).collect()
-        };
-        let ranges = |ranges: &[contract::PortRange]| -> Vec<RangeInclusive<u32>> {
-            ranges
-                .iter()
-                .map(|range| range.first..=range.last)
-                .collect()
-        };
         let probe = match request.probe.as_slice() {
             [] => None,
             mark => Some(Probe {
@@ -94,14 +79,7 @@ impl Trace {
         };
         Ok(Trace {
             probe,
-            filter: Filter {
-                sources: prefixes("source_prefixes", &matched.source_prefixes)?,
-                destinations: prefixes("destination_prefixes", &matched.destination_prefixes)?,
-                protocols: matched.protocols.clone(),
-                source_ports: ranges(&matched.source_ports),
-                destination_ports: ranges(&matched.destination_ports),
-                both_directions: request.both_directions,
-            },
+            filter: Filter::new(request.r#match.as_ref(), request.both_directions)?,
             customer: request.customer.clone(),
             chain: request.chain.clone(),
             limit: (request.limit as usize).clamp(1, 10_000),
@@ -198,7 +176,46 @@ impl Trace {
 }
 
 impl Filter {
-    fn sieve(&self) -> Sieve {
+    /// Packets as a match says, all without one; with `both_directions` also those the other way.
+    ///
+    /// # Errors
+    /// Names the field of the match that is wrong.
+    pub fn new(matched: Option<&contract::Match>, both_directions: bool) -> Result<Filter, String> {
+        let none = contract::Match::default();
+        let matched = matched.unwrap_or(&none);
+        let prefixes = |name: &str, texts: &[String]| -> Result<Vec<Prefix>, String> {
+            let parse = |text: &String| {
+                text.parse()
+                    .map_err(|error| format!("match.{name}: {text:?} is no prefix: {error}"))
+            };
+            texts.iter().map(parse).collect()
+        };
+        let ranges = |ranges: &[contract::PortRange]| -> Vec<RangeInclusive<u32>> {
+            ranges
+                .iter()
+                .map(|range| range.first..=range.last)
+                .collect()
+        };
+        Ok(Filter {
+            sources: prefixes("source_prefixes", &matched.source_prefixes)?,
+            destinations: prefixes("destination_prefixes", &matched.destination_prefixes)?,
+            protocols: matched.protocols.clone(),
+            source_ports: ranges(&matched.source_ports),
+            destination_ports: ranges(&matched.destination_ports),
+            both_directions,
+        })
+    }
+
+    /// Whether it lets every packet through.
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+            && self.destinations.is_empty()
+            && self.protocols.is_empty()
+            && self.source_ports.is_empty()
+            && self.destination_ports.is_empty()
+    }
+
+    pub(crate) fn sieve(&self) -> Sieve {
         // Of several prefixes none is common to all.
         let half = |prefixes: &[Prefix]| match prefixes {
             [] => Some((0, 0)),
@@ -226,7 +243,8 @@ impl Filter {
         }
     }
 
-    fn matches(&self, tuple: &FiveTuple) -> bool {
+    /// Whether packets of a connection, as they show it, are let through.
+    pub fn matches(&self, tuple: &FiveTuple) -> bool {
         self.matches_one(tuple) || self.both_directions && self.matches_one(&tuple.reversed())
     }
 

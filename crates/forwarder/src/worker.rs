@@ -4,14 +4,17 @@
 //! goes through [`crate::handover`].
 
 mod command;
+mod rooms;
 mod transfer;
 
 pub use command::{Command, Commands, NewRules, PortCount, Report, WorkerEnded};
 
 use crate::announce;
+use crate::buffers::Buffers;
 use crate::capture::Capture;
 use crate::clock;
 use crate::counters::Drop;
+use crate::exchange;
 use crate::handover::{Bell, Handover, PortWorkers};
 use crate::latency::{Latency, Timer};
 use crate::pipeline::{Errand, Output, Pipeline};
@@ -20,7 +23,7 @@ use crate::probe;
 use crate::rules::Rules;
 use crate::trace::Trace;
 use contracts::forwarder as contract;
-use dpdk::{Mbuf, Pool};
+use dpdk::Mbuf;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::io;
@@ -81,7 +84,7 @@ impl Worker {
     /// # Errors
     /// The system has no descriptor left.
     pub fn new(
-        pool: Pool,
+        buffers: Buffers,
         pipeline: Pipeline<Mbuf>,
         handover: Option<Handover<Mbuf>>,
     ) -> io::Result<(Worker, Commands)> {
@@ -96,7 +99,7 @@ impl Worker {
             ports: Vec::new(),
             handover,
             former: HashMap::new(),
-            transfer: Transfer::new(pool),
+            transfer: Transfer::new(buffers),
             injected: Vec::new(),
             announced: Vec::new(),
             capture: None,
@@ -219,13 +222,16 @@ impl Worker {
     fn send(&mut self, index: usize, frames: &mut Vec<Mbuf>) {
         let port = self.ports.get_mut(index);
         let own = port.and_then(|port| Some((port.queue.as_mut()?, &mut port.count)));
-        let count = frames.len();
+        let mut count = frames.len();
         let sent = match (own, &mut self.handover) {
             (Some((queue, total)), _) => {
+                let counters = &mut self.pipeline.counters;
+                self.transfer.fit(queue, frames, counters);
+                count = frames.len();
                 let bytes: u64 = frames.iter().map(|mbuf| mbuf.data().len() as u64).sum();
                 let sent = self.transfer.send(queue, frames);
                 total.sent_packets += sent as u64;
-                total.sent_bytes += bytes * sent as u64 / count as u64;
+                total.sent_bytes += bytes * sent as u64 / count.max(1) as u64;
                 total.send_failures += (count - sent) as u64;
                 sent
             }
@@ -279,6 +285,18 @@ impl Worker {
                 Ok(Command::Inject { request, done }) => {
                     let _ = done.send(self.inject(&request));
                 }
+                Ok(Command::Export { begin, to }) => {
+                    let met = self
+                        .pipeline
+                        .export(begin, exchange::STEP, clock::seconds());
+                    let _ = to.send(met);
+                }
+                Ok(Command::Import { entries, done }) => {
+                    let now = clock::seconds();
+                    let _ = done.send(self.pipeline.import(&entries, now));
+                    let ask = self.pipeline.ask_for_hosts(&self.rules, &entries, now);
+                    self.announced.extend(ask);
+                }
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
                 Err(TryRecvError::Empty) => return true,
             }
@@ -298,7 +316,7 @@ impl Worker {
         let (port, frame) = probe::as_from_edge(&self.rules, &request.edge, &request.packet)?;
         let frame = self
             .transfer
-            .buffer(&frame)
+            .hold(&frame)
             .map_err(|drop| format!("packet: {}", drop.name()))?;
         self.injected.push((port, frame));
         Ok(())
@@ -341,6 +359,8 @@ impl Worker {
         if let Err(error) = self.pipeline.rules_changed(&self.rules, &rules, now) {
             eprintln!("switchboard-forwarder: idle times stay as they were: {error}");
         }
+        let ask = self.pipeline.ask_for_peers(&rules, now);
+        self.announced.extend(ask);
         self.rules = rules;
         // Nobody waits for the answer when the control thread has gone.
         let _ = new.done.send(given_up);
@@ -362,6 +382,7 @@ impl Worker {
         Report {
             counters: self.pipeline.counters.clone(),
             flow_entries: self.pipeline.flow_entries(),
+            flow_entries_limit: self.pipeline.flow_entries_limit(),
             hop_flows: self.pipeline.hop_flows.clone(),
             place_flows: self.pipeline.place_flows.clone(),
             ports: ports.collect(),
@@ -392,7 +413,7 @@ impl Worker {
     fn all_wake(&self) -> bool {
         self.ports
             .iter()
-            .all(|port| !matches!(port.queue, Some(Queue::Device(_))))
+            .all(|port| matches!(port.queue, None | Some(Queue::Socket(_))))
     }
 
     /// Sleeps until a port has packets, a command or another worker's frame comes, or the clock must go on.

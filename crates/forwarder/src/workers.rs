@@ -1,7 +1,10 @@
 //! All workers of a forwarder, as the control thread sees them: one.
 
+use crate::buffers::Buffers;
 use crate::capture::Capture;
 use crate::clock;
+use crate::cores;
+use crate::exchange::{self, Entry, Import, Imported};
 use crate::flow_files::{FlowFiles, Place};
 use crate::handover::{Handover, PortWorkers};
 use crate::home::{Homes, WORKERS_LIMIT};
@@ -11,7 +14,6 @@ use crate::rules::Rules;
 use crate::trace::Trace;
 use crate::worker::{Command, Commands, NewRules, Report, Worker, WorkerEnded};
 use contracts::forwarder as contract;
-use dpdk::Pool;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -23,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The ways to all workers.
 #[derive(Clone)]
-pub struct Workers(Vec<Commands>);
+pub struct Workers(Vec<Commands>, Homes);
 
 /// The workers' threads.
 pub struct Threads(Vec<thread::JoinHandle<()>>);
@@ -41,14 +43,14 @@ pub struct Change {
 }
 
 impl Workers {
-    /// Starts so many workers without rules. They share the memory of `settings` evenly, and their flow tables lie in
-    /// `files` if there are any.
+    /// Starts so many workers without rules, each bound to a processor where some are named. They share the memory of `settings`
+    /// evenly, and their flow tables lie in `files` if there are any.
     ///
     /// # Errors
     /// There are more than [`WORKERS_LIMIT`], there is no memory for the flow tables, or a thread does not start.
     pub fn start(
-        count: usize,
-        pool: Pool,
+        (count, cores): (usize, &[usize]),
+        buffers: Buffers,
         settings: &Settings,
         files: Option<&Arc<FlowFiles>>,
     ) -> io::Result<(Workers, Threads)> {
@@ -69,14 +71,15 @@ impl Workers {
             let mut pipeline =
                 Pipeline::with_tables(&share, &none, place, now).map_err(io::Error::other)?;
             pipeline.share(homes, number);
-            let (worker, commands) = Worker::new(pool, pipeline, handover)?;
+            let (worker, commands) = Worker::new(buffers, pipeline, handover)?;
+            let core = cores.get(number).copied();
             let thread = thread::Builder::new()
                 .name(format!("worker-{number}"))
-                .spawn(move || work(worker))?;
+                .spawn(move || work(worker, core))?;
             threads.push(thread);
             all.push(commands);
         }
-        Ok((Workers(all), Threads(threads)))
+        Ok((Workers(all, homes), Threads(threads)))
     }
 
     /// How many there are.
@@ -173,6 +176,48 @@ impl Workers {
             .map_err(|_| "the worker does not answer")?
     }
 
+    /// A step of a walk over all entries of a worker; what it met, and whether there is more.
+    ///
+    /// # Errors
+    /// The worker has ended or does not answer.
+    pub fn export(&self, worker: usize, begin: bool) -> Result<(Vec<Entry>, bool), String> {
+        let (to, from) = mpsc::channel();
+        let one = self.0.get(worker).ok_or("there is no such worker")?;
+        one.send(Command::Export { begin, to }).map_err(ended)?;
+        let answer = from.recv_timeout(PATIENCE);
+        answer.map_err(|_| "a worker does not answer".to_string())
+    }
+
+    /// Takes entries of another forwarder, each to the worker that the connection is at home with.
+    ///
+    /// # Errors
+    /// A worker has ended or does not answer; others may have taken theirs.
+    pub fn import(&self, entries: Vec<Import>) -> Result<Imported, String> {
+        let mut shares: Vec<Vec<Import>> = self.0.iter().map(|_| Vec::new()).collect();
+        for import in entries {
+            shares[self.1.of(&import.entry.tuple())].push(import);
+        }
+        let (done, answers) = mpsc::channel();
+        let mut commands = 0;
+        for (worker, share) in self.0.iter().zip(shares) {
+            for some in share.chunks(exchange::STEP) {
+                let (entries, done) = (some.to_vec(), done.clone());
+                worker
+                    .send(Command::Import { entries, done })
+                    .map_err(ended)?;
+                commands += 1;
+            }
+        }
+        let mut sum = Imported::default();
+        for _ in 0..commands {
+            let one = answers.recv_timeout(PATIENCE);
+            let one: Imported = one.map_err(|_| "a worker does not answer".to_string())?;
+            sum.taken += one.taken;
+            sum.refused += one.refused;
+        }
+        Ok(sum)
+    }
+
     /// Begins a capture; another one under way ends.
     ///
     /// # Errors
@@ -209,7 +254,11 @@ fn ended(_: WorkerEnded) -> String {
 }
 
 /// Runs a worker. A forwarder that cannot forward ends, so that whoever watches it starts it again.
-fn work(worker: Worker) {
+fn work(worker: Worker, core: Option<usize>) {
+    if let Some((core, error)) = core.and_then(|core| Some((core, cores::bind(core).err()?))) {
+        eprintln!("switchboard-forwarder: processor {core}: {error}");
+        process::abort();
+    }
     if panic::catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
         eprintln!("switchboard-forwarder: a worker has failed");
         process::abort();

@@ -3,8 +3,9 @@
 //! Interfaces that never touch a wire (veth, tap, bridges) hand over packets whose checksums are not filled in, and TCP
 //! or UDP packets of up to 64 KB that a device would have cut into segments. A [`Socket`] learns of both from the
 //! kernel's `PACKET_VNET_HDR`, and of IEEE 802.1Q tags that the kernel took out from its auxiliary data. What it gives
-//! out are whole [`Frame`]s with their tags and right checksums; one of several segments says so, and [`Segments`] cuts it,
-//! or the socket it is sent on passes it on whole.
+//! out, once [`Arrived::complete`] has had it, are whole frames with their tags and right checksums, received straight into
+//! the caller's buffers; one of several segments says so, and [`wire::segments::Segments`] cuts it, or the socket it is sent
+//! on passes it on whole.
 //!
 //! Invariants:
 //! - A frame given out is safe to forward as it is: its checksums are right, or, in one of several segments, will be made
@@ -19,6 +20,5 @@ mod overruns;
 mod socket;
 
 pub use interface::{Interface, interface_index};
-pub use offload::Segments;
 pub use overruns::take_overruns;
-pub use socket::{BATCH, Frame, OpenError, Outgoing, Received, Scratch, Sent, Socket};
+pub use socket::{Arrived, BATCH, FRAME_LIMIT, OpenError, Outgoing, Place, Sent, Socket};

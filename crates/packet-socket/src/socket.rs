@@ -2,7 +2,7 @@
 //! outlive them.
 
 use crate::interface::Interface;
-use crate::offload::{DESCRIPTION_LENGTH, Description, Segments};
+use crate::offload::{DESCRIPTION_LENGTH, Description};
 use crate::overruns::take_overruns;
 use std::fmt;
 use std::io;
@@ -10,14 +10,15 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use wire::ethernet::HEADER_LENGTH;
+use wire::segments::Segments;
 use wire::vlan::TAG_LENGTH;
 
 /// Frames received or sent in one system call at most.
 pub const BATCH: usize = 64;
-/// Bytes of a frame: the longest IP packet and an Ethernet header with two tags.
-const FRAME_LIMIT: usize = 65_535 + HEADER_LENGTH + 2 * TAG_LENGTH;
-/// Bytes between two buffers of a [`Scratch`]; a page more than needed, so that they do not share cache sets.
-const STRIDE: usize = (DESCRIPTION_LENGTH + FRAME_LIMIT).next_multiple_of(4096) + 4096 + 64;
+/// Bytes of a frame at most: the longest IP packet and an Ethernet header with two tags.
+pub const FRAME_LIMIT: usize = 65_535 + HEADER_LENGTH + 2 * TAG_LENGTH;
+/// A description and the pieces of a place.
+const PIECES: usize = 4;
 /// Bytes the kernel may hold for a socket in either direction: some milliseconds of ten gigabit a second.
 const KERNEL_BUFFER: libc::c_int = 4 << 20;
 /// Where the two addresses of an Ethernet header end and a tag goes.
@@ -57,31 +58,32 @@ impl std::error::Error for OpenError {
     }
 }
 
-/// A frame received.
-#[derive(Debug)]
-pub struct Frame<'a> {
-    /// From the destination's address on, tags included.
-    pub bytes: &'a mut [u8],
-    /// How it is to be cut, if it is of several segments.
-    pub segments: Option<Segments>,
+/// Memory for one frame as it arrives: its bytes go to the pieces in their order, without tags that the kernel took out.
+/// Together they should have room for [`FRAME_LIMIT`] bytes.
+#[derive(Debug, Default)]
+pub struct Place<'a> {
+    /// The pieces; any may be empty.
+    pub pieces: [&'a mut [u8]; 3],
+}
+
+/// A frame that arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrived {
+    /// Its place, counted from 0.
+    pub place: usize,
+    /// Bytes in the place.
+    pub length: usize,
+    tag: Option<[u8; TAG_LENGTH]>,
+    description: Description,
 }
 
 /// A frame to send.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Outgoing<'a> {
     /// From the destination's address on, tags included.
     pub bytes: &'a [u8],
-    /// How it is to be cut, if it is of several segments.
-    pub segments: Option<Segments>,
-}
-
-/// What one [`Socket::receive`] did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Received {
-    /// Frames given out.
-    pub frames: usize,
-    /// Frames whose offloads make no sense here, such as segments of a tunnel.
-    pub refused: usize,
+    /// Bytes of payload in each of the segments it is to be cut into; 0 when it is one frame.
+    pub segment_size: u16,
 }
 
 /// What one [`Socket::send`] did.
@@ -93,22 +95,38 @@ pub struct Sent {
     pub refused: usize,
 }
 
-/// Buffers to receive into; any number of sockets can take turns with it. Pages are used as long frames come.
-pub struct Scratch {
-    buffers: Vec<u8>,
-}
-
-impl Default for Scratch {
-    fn default() -> Self {
-        Scratch {
-            buffers: vec![0; BATCH * STRIDE],
+impl Arrived {
+    /// A frame of `length` bytes, with the kernel's description (`struct virtio_net_hdr`) and the tag that it took out.
+    pub fn new(
+        place: usize,
+        length: usize,
+        description: &[u8; DESCRIPTION_LENGTH],
+        tag: Option<[u8; TAG_LENGTH]>,
+    ) -> Arrived {
+        Arrived {
+            place,
+            length,
+            tag,
+            description: Description::from_bytes(description),
         }
     }
-}
 
-impl fmt::Debug for Scratch {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str("Scratch")
+    /// Bytes that the frame lacks in front: of a tag that the kernel took out.
+    pub fn room(&self) -> usize {
+        self.tag.map_or(0, |tag| tag.len())
+    }
+
+    /// Makes a frame of what arrived, which is behind [`Arrived::room`] bytes of any value. Says how long the payloads of
+    /// its segments are, 0 when it is one frame; nothing when its offloads make no sense here, such as segments of a tunnel.
+    pub fn complete(&self, frame: &mut [u8]) -> Option<u16> {
+        if let Some(tag) = self.tag {
+            if frame.len() < TAG_LENGTH + HEADER_LENGTH {
+                return None;
+            }
+            frame.copy_within(TAG_LENGTH..TAG_LENGTH + TAG_AT, 0);
+            frame[TAG_AT..TAG_AT + TAG_LENGTH].copy_from_slice(&tag);
+        }
+        self.description.complete(frame, self.room())
     }
 }
 
@@ -307,84 +325,81 @@ impl Socket {
         take_overruns(self.descriptor.as_fd())
     }
 
-    /// Receives what is there, up to [`BATCH`] frames, and gives each out. Does not wait.
+    /// Receives what is there into places, up to [`BATCH`], and says what arrived. Does not wait. Returns how many frames were
+    /// lost because the kernel cannot describe them, or they found no room.
     ///
     /// # Errors
     /// The interface is down or gone. Nothing to receive is no error.
     pub fn receive(
         &mut self,
-        scratch: &mut Scratch,
-        mut sink: impl FnMut(Frame<'_>),
-    ) -> io::Result<Received> {
+        places: &mut [Place<'_>],
+        arrived: &mut Vec<Arrived>,
+    ) -> io::Result<usize> {
+        let limit = places.len().min(BATCH);
+        let places = &mut places[..limit];
+        let mut descriptions = [[0u8; DESCRIPTION_LENGTH]; BATCH];
         let mut controls = [Control([0; 64]); BATCH];
-        let base = scratch.buffers.as_mut_ptr();
-        let mut vectors: [libc::iovec; BATCH] = std::array::from_fn(|i| libc::iovec {
-            // SAFETY: the buffers hold BATCH strides.
-            iov_base: unsafe { base.add(i * STRIDE) }.cast(),
-            iov_len: DESCRIPTION_LENGTH + FRAME_LIMIT,
-        });
+        let mut vectors = [[NOTHING; PIECES]; BATCH];
         // SAFETY: all zeros is a valid mmsghdr.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
-        for ((message, vector), control) in messages.iter_mut().zip(&mut vectors).zip(&mut controls)
-        {
-            message.msg_hdr.msg_iov = vector;
-            message.msg_hdr.msg_iovlen = 1;
-            message.msg_hdr.msg_control = control.0.as_mut_ptr().cast();
-            message.msg_hdr.msg_controllen = mem::size_of::<Control>();
+        for (i, place) in places.iter_mut().enumerate() {
+            vectors[i][0] = vector(&mut descriptions[i]);
+            for (vector_of, piece) in vectors[i][1..].iter_mut().zip(&mut place.pieces) {
+                *vector_of = vector(piece);
+            }
+            let header = &mut messages[i].msg_hdr;
+            header.msg_iov = vectors[i].as_mut_ptr();
+            header.msg_iovlen = PIECES;
+            header.msg_control = controls[i].0.as_mut_ptr().cast();
+            header.msg_controllen = mem::size_of::<Control>();
         }
-        // SAFETY: the messages point to buffers and control areas that outlive the call, with their lengths.
+        // SAFETY: the messages point to descriptions, pieces and control areas that outlive the call, with their lengths.
         let count = unsafe {
             libc::recvmmsg(
                 self.descriptor.as_raw_fd(),
                 messages.as_mut_ptr(),
-                BATCH as libc::c_uint,
+                places.len() as libc::c_uint,
                 libc::MSG_DONTWAIT,
                 ptr::null_mut(),
             )
         };
         let count = match check(count) {
             Ok(count) => count as usize,
-            Err(error) if is_transient(&error) => return Ok(Received::default()),
+            Err(error) if is_transient(&error) => return Ok(0),
             // A packet that the kernel's header cannot describe; it has been taken off the queue.
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                return Ok(Received {
-                    frames: 0,
-                    refused: 1,
-                });
-            }
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(1),
             Err(error) => return Err(error),
         };
-        let mut received = Received::default();
-        for (message, buffer) in messages[..count]
-            .iter()
-            .zip(scratch.buffers.chunks_exact_mut(STRIDE))
+        let mut refused = 0;
+        for (place, (message, description)) in
+            messages[..count].iter().zip(&descriptions).enumerate()
         {
-            let tag = stripped_tag(&message.msg_hdr);
-            match frame(&mut buffer[..message.msg_len as usize], tag) {
-                Some(frame) => {
-                    received.frames += 1;
-                    sink(frame);
+            let length = (message.msg_len as usize).checked_sub(DESCRIPTION_LENGTH);
+            let whole = message.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
+            match length.filter(|_| whole) {
+                Some(length) => {
+                    let tag = stripped_tag(&message.msg_hdr);
+                    arrived.push(Arrived::new(place, length, description, tag));
                 }
-                None => received.refused += 1,
+                None => refused += 1,
             }
         }
-        Ok(received)
+        Ok(refused)
     }
 
     /// Sends frames, up to [`BATCH`]; others are refused. Does not wait.
     pub fn send(&mut self, frames: &[Outgoing<'_>]) -> Sent {
         let count = frames.len().min(BATCH);
         let mut descriptions = [[0u8; DESCRIPTION_LENGTH]; BATCH];
-        let nothing = libc::iovec {
-            iov_base: ptr::null_mut(),
-            iov_len: 0,
-        };
-        let mut vectors = [[nothing; 2]; BATCH];
+        let mut vectors = [[NOTHING; 2]; BATCH];
         // SAFETY: all zeros is a valid mmsghdr.
         let mut messages: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
         for (i, frame) in frames[..count].iter().enumerate() {
-            if let Some(segments) = &frame.segments {
-                descriptions[i] = segments.describe().to_bytes();
+            // One that makes no sense goes as it is, and the kernel refuses it.
+            if frame.segment_size > 0
+                && let Some(segments) = Segments::of_frame(frame.bytes, frame.segment_size)
+            {
+                descriptions[i] = Description::of(&segments, frame.segment_size).to_bytes();
             }
             vectors[i] = [
                 libc::iovec {
@@ -486,42 +501,41 @@ fn stripped_tag(message: &libc::msghdr) -> Option<[u8; TAG_LENGTH]> {
     Some([a, b, c, d])
 }
 
-/// Makes a frame of what was received: description, then bytes.
-fn frame(buffer: &mut [u8], tag: Option<[u8; TAG_LENGTH]>) -> Option<Frame<'_>> {
-    let description = Description::from_bytes(buffer.first_chunk()?);
-    let mut start = DESCRIPTION_LENGTH;
-    if let Some(tag) = tag {
-        if buffer.len() < start + HEADER_LENGTH {
-            return None;
-        }
-        // The addresses move into the place of the description, which has been read.
-        buffer.copy_within(start..start + TAG_AT, start - TAG_LENGTH);
-        start -= TAG_LENGTH;
-        buffer[start + TAG_AT..start + TAG_AT + TAG_LENGTH].copy_from_slice(&tag);
+const NOTHING: libc::iovec = libc::iovec {
+    iov_base: ptr::null_mut(),
+    iov_len: 0,
+};
+
+fn vector(piece: &mut [u8]) -> libc::iovec {
+    libc::iovec {
+        iov_base: piece.as_mut_ptr().cast(),
+        iov_len: piece.len(),
     }
-    let bytes = &mut buffer[start..];
-    let segments = description.complete(bytes, DESCRIPTION_LENGTH - start)?;
-    Some(Frame { bytes, segments })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_stripped_tag_returns_to_its_place() {
-        let mut buffer = vec![0u8; DESCRIPTION_LENGTH];
-        buffer.extend([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x08, 0x00, 0x45]);
-        let frame = frame(&mut buffer, Some([0x81, 0, 0, 7])).unwrap();
-        let expected = [
-            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x81, 0, 0, 7, 0x08, 0x00, 0x45,
-        ];
-        assert_eq!(frame.bytes, expected);
+    fn tagged(length: usize) -> Arrived {
+        Arrived::new(0, length, &[0; DESCRIPTION_LENGTH], Some([0x81, 0, 0, 7]))
     }
 
     #[test]
-    fn what_is_too_short_for_a_description_or_a_tag_is_refused() {
-        assert!(frame(&mut [0; 9], None).is_none());
-        assert!(frame(&mut [0; 10 + 13], Some([0x81, 0, 0, 7])).is_none());
+    fn a_stripped_tag_returns_to_its_place() {
+        let mut frame = vec![0xee; TAG_LENGTH];
+        frame.extend([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x08, 0x00, 0x45]);
+        let arrived = tagged(frame.len() - TAG_LENGTH);
+        assert_eq!(arrived.room(), TAG_LENGTH);
+        assert_eq!(arrived.complete(&mut frame), Some(0));
+        let expected = [
+            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x81, 0, 0, 7, 0x08, 0x00, 0x45,
+        ];
+        assert_eq!(frame, expected);
+    }
+
+    #[test]
+    fn what_is_too_short_for_a_tag_is_refused() {
+        assert_eq!(tagged(13).complete(&mut [0; TAG_LENGTH + 13]), None);
     }
 }

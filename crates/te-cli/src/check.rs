@@ -9,13 +9,16 @@ use te::model::Model;
 
 use crate::arguments::Arguments;
 use crate::files;
+use crate::progress::telling;
 
 /// Verifies a result; exit 1 on any violation.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let model = files::model(arguments.required("--model")?)?;
     let path = arguments.required("--result")?;
     let document = files::document(path)?;
-    let report = report(arguments, &model, &document, path)?;
+    let report = telling(arguments, |told| {
+        report(arguments, &model, &document, path, told)
+    })?;
     for violation in &report.violations {
         eprintln!("{path}: {violation}");
     }
@@ -37,6 +40,7 @@ fn report(
     model: &Model,
     document: &Value,
     path: &str,
+    told: &dyn Fn(f64),
 ) -> Result<Report, Error> {
     let series = te::check::series::is_series(document);
     let Some(list) = arguments.given("--demands") else {
@@ -48,7 +52,7 @@ fn report(
         }
         if survive::is_survival(document) {
             let plan = survive::read(document, model).map_err(|e| e.in_source(path))?;
-            return Ok(survive::check_all(model, &plan));
+            return Ok(survive::check_telling(model, &plan, told));
         }
         let result = te::result::read(document, model).map_err(|e| e.in_source(path))?;
         return Ok(te::check::check(model, &result));
@@ -62,5 +66,7 @@ fn report(
     let matrices = crate::series::matrices(list, model)?;
     let result =
         te::check::series::read(document, model, &matrices).map_err(|e| e.in_source(path))?;
-    Ok(te::check::series::check(model, &matrices, &result))
+    Ok(te::check::series::check_telling(
+        model, &matrices, &result, told,
+    ))
 }

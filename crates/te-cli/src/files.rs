@@ -7,6 +7,8 @@ use te::error::{InputError, Reason};
 use te::json::{Value, parse};
 use te::model::Model;
 
+use crate::interruption;
+
 /// Opens a file, or standard input.
 pub fn open(path: &str) -> Result<Box<dyn Read>, InputError> {
     if path == "-" {
@@ -50,6 +52,8 @@ pub fn text(path: &str) -> Result<String, InputError> {
 
 /// Writes a result to a file, or to standard output when no file or `-` is named. A file appears whole or not at all.
 pub fn write(path: Option<&str>, text: &str) -> Result<(), InputError> {
+    // What is being written is written to its end.
+    interruption::answered();
     let path = path.unwrap_or("-");
     let written = if path == "-" {
         let mut out = std::io::stdout().lock();

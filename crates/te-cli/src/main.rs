@@ -1,12 +1,13 @@
 //! The command `switchboard-te`. The contract is in `docs/traffic-engineering.md`.
 //!
-//! Exit codes: 0 solved, 1 a check found violations, 2 bad input, 3 infeasible.
+//! Exit codes: 0 solved, 1 a check found violations, 2 bad input, 3 infeasible, 130 interrupted before there was an answer.
 
 mod arguments;
 mod check;
 mod commands;
 mod files;
 mod import;
+mod interruption;
 mod plan;
 mod progress;
 mod series;
@@ -108,6 +109,9 @@ fn run(words: &[String]) -> Result<ExitCode, Error> {
     };
     let (command, taken) = command(words)?;
     let arguments = Arguments::parse(&words[taken..], command)?;
+    if command.name != "serve" {
+        interruption::listen();
+    }
     let run = RUNS.iter().find(|(name, _)| *name == command.name);
     run.expect("every command is carried out by something").1(&arguments)
 }

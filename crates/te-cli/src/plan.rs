@@ -5,31 +5,20 @@ use std::process::ExitCode;
 use te::error::{Error, InputError, Reason};
 use te::instance::{Demand, Instance};
 use te::json::Writer;
-use te::lp::{self, Monitor};
 use te::model::Model;
 use te::solution::Solution;
 
 use crate::arguments::Arguments;
 use crate::files;
-use crate::progress::{Printer, interrupt};
+use crate::progress::watched;
 use crate::solve::options;
-
-fn with_monitor<T>(arguments: &Arguments, work: impl FnOnce(&Monitor<'_>) -> T) -> T {
-    let printer = Printer::new(arguments.is_quiet());
-    let flag = interrupt();
-    let report = |progress: &lp::Progress| printer.report(progress);
-    work(&Monitor {
-        report: Some(&report),
-        interrupt: Some(&flag),
-    })
-}
 
 /// Plans where to add compute.
 pub fn cloud(arguments: &Arguments) -> Result<ExitCode, Error> {
     let capacity = arguments.number("--add-capacity", 1e-9)?;
     let options = options(arguments)?;
     let model = files::model(arguments.required("--model")?)?;
-    let plan = with_monitor(arguments, |monitor| {
+    let plan = watched(arguments, |monitor| {
         te::plan::cloud::plan(&model, capacity, &options, monitor)
     })?;
     let text = result(&plan.model, &plan.solution, |w| {
@@ -54,7 +43,7 @@ pub fn placement(arguments: &Arguments) -> Result<ExitCode, Error> {
     let model = files::model(arguments.required("--model")?)?;
     let new_sites = new_sites(&model, arguments.required("--new-sites")?)?;
     let capacitated = !arguments.flag("--ignore-capacity");
-    let plan = with_monitor(arguments, |monitor| {
+    let plan = watched(arguments, |monitor| {
         te::plan::placement::plan(&model, &new_sites, capacitated, &options, monitor)
     })?;
     let text = result(&plan.model, &plan.solution, |w| {

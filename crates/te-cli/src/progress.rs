@@ -1,11 +1,13 @@
-//! Progress on standard error, and Ctrl-C.
+//! Progress on standard error.
 
-use std::sync::Arc;
+use std::fmt::Write;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use te::lp::Progress;
+use te::lp::{Monitor, Progress};
+
+use crate::arguments::Arguments;
+use crate::interruption;
 
 /// Solves shorter than this say nothing.
 const QUIET_FOR: Duration = Duration::from_secs(2);
@@ -13,30 +15,39 @@ const QUIET_FOR: Duration = Duration::from_secs(2);
 /// Least time between two lines.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// A flag that Ctrl-C or a termination signal sets; a second signal ends the process.
-pub fn interrupt() -> Arc<AtomicBool> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // Order matters: the second signal finds the flag set and ends the process.
-        let registered =
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))
-                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)));
-        if let Err(e) = registered {
-            eprintln!("switchboard-te: Ctrl-C will end this without an answer: {e}");
-        }
-    }
-    flag
+/// Does work that says how far it is, unless the arguments want it quiet, and ends early when somebody asks for it.
+pub fn watched<T>(arguments: &Arguments, work: impl FnOnce(&Monitor<'_>) -> T) -> T {
+    let printer = Printer::new(arguments.is_quiet());
+    let report = |progress: &Progress| printer.report(progress);
+    work(&Monitor {
+        report: Some(&report),
+        interrupt: Some(interruption::answered()),
+    })
+}
+
+/// Does work that has no answer before it is done, and says how much of it is done, unless the arguments want it quiet.
+pub fn telling<T>(arguments: &Arguments, work: impl FnOnce(&dyn Fn(f64)) -> T) -> T {
+    let (printer, start) = (Printer::new(arguments.is_quiet()), Instant::now());
+    work(&|done| {
+        printer.report(&Progress {
+            elapsed: start.elapsed(),
+            value: f64::NAN,
+            bound: f64::NAN,
+            gap: f64::NAN,
+            done: Some(done),
+        });
+    })
 }
 
 /// Prints the progress of a solve that takes long.
-pub struct Printer {
+struct Printer {
     last: Mutex<Duration>,
     quiet: bool,
 }
 
 impl Printer {
     /// A printer; a quiet one prints nothing.
-    pub fn new(quiet: bool) -> Printer {
+    fn new(quiet: bool) -> Printer {
         Printer {
             last: Mutex::new(Duration::ZERO),
             quiet,
@@ -44,7 +55,7 @@ impl Printer {
     }
 
     /// Prints a line, if it is time for one. A plan is several solves, each with a clock that begins anew.
-    pub fn report(&self, progress: &Progress) {
+    fn report(&self, progress: &Progress) {
         if self.quiet || progress.elapsed < QUIET_FOR {
             return;
         }
@@ -55,33 +66,85 @@ impl Printer {
             return;
         }
         *last = progress.elapsed;
-        eprintln!(
-            "{:8.1} s  best {:.6}  bound {:.6}  gap {:.2e}",
-            progress.elapsed.as_secs_f64(),
-            progress.value,
-            progress.bound,
-            progress.gap
-        );
+        eprintln!("{}", line(progress));
     }
+}
+
+/// A line of progress; what is not known yet is `none`, and left out where only the work done is known.
+fn line(progress: &Progress) -> String {
+    let known = |value: f64| {
+        if value.is_finite() {
+            format!("{value:.6}")
+        } else {
+            "none".into()
+        }
+    };
+    let mut line = format!("{:8.1} s", progress.elapsed.as_secs_f64());
+    let solving =
+        progress.done.is_none() || progress.value.is_finite() || progress.bound.is_finite();
+    let gap = if progress.gap.is_finite() {
+        format!("{:.2e}", progress.gap)
+    } else {
+        "none".into()
+    };
+    let (best, bound) = (known(progress.value), known(progress.bound));
+    if solving {
+        write!(line, "  best {best}  bound {bound}  gap {gap}").expect("a string takes all");
+    }
+    if let Some(done) = progress.done {
+        write!(line, "  done {:.0} %", 100.0 * done).expect("a string takes all");
+    }
+    line
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_clock_that_begins_anew_is_no_accident() {
-        let printer = Printer::new(false);
-        let at = |seconds: u64| Progress {
+    fn at(seconds: u64) -> Progress {
+        Progress {
             elapsed: Duration::from_secs(seconds),
             value: 1.0,
             bound: 2.0,
             gap: 0.5,
-        };
+            done: None,
+        }
+    }
+
+    #[test]
+    fn a_clock_that_begins_anew_is_no_accident() {
+        let printer = Printer::new(false);
         for seconds in [5, 3, 9, 2] {
             printer.report(&at(seconds));
             let last = *printer.last.lock().expect("nothing panicked");
             assert_eq!(last, Duration::from_secs(seconds));
         }
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_printed_as_a_number() {
+        let known = line(&at(3));
+        assert_eq!(
+            known,
+            "     3.0 s  best 1.000000  bound 2.000000  gap 5.00e-1"
+        );
+        let unknown = Progress {
+            value: f64::INFINITY,
+            bound: f64::NAN,
+            gap: f64::NAN,
+            ..at(12)
+        };
+        assert_eq!(
+            line(&unknown),
+            "    12.0 s  best none  bound none  gap none"
+        );
+        let part = |value| Progress {
+            value,
+            done: Some(0.25),
+            ..unknown
+        };
+        assert_eq!(line(&part(f64::NAN)), "    12.0 s  done 25 %");
+        let text = "    12.0 s  best 7.000000  bound none  gap none  done 25 %";
+        assert_eq!(line(&part(7.0)), text);
     }
 }

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use te::error::{Error, InputError};
-use te::lp::{self, Monitor};
+use te::lp;
 use te::model::Model;
 use te::series::{self, Matrix};
 
 use crate::arguments::Arguments;
 use crate::files;
-use crate::progress::{Printer, interrupt};
+use crate::progress::watched;
 
 /// Reads the matrices of a comma-separated list of files.
 pub fn matrices(list: &str, model: &Model) -> Result<Vec<Matrix>, InputError> {
@@ -36,14 +36,9 @@ pub fn solve(
     let max_change = arguments
         .optional_number("--max-change", 0.0)?
         .unwrap_or(0.0);
-    let printer = Printer::new(arguments.is_quiet());
-    let flag = interrupt();
-    let report = |progress: &lp::Progress| printer.report(progress);
-    let monitor = Monitor {
-        report: Some(&report),
-        interrupt: Some(&flag),
-    };
-    let solved = series::solve(model, &matrices, max_change, options, &monitor)?;
+    let solved = watched(arguments, |monitor| {
+        series::solve(model, &matrices, max_change, options, monitor)
+    })?;
     files::write(arguments.given("-o"), &series::to_json(model, &solved))?;
     Ok(ExitCode::SUCCESS)
 }

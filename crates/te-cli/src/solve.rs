@@ -6,13 +6,13 @@ use std::time::Duration;
 use te::error::{Error, InputError, Reason};
 use te::heuristic::{self, Heuristic};
 use te::instance::{Demand, Instance};
-use te::lp::{self, Monitor};
+use te::lp;
 use te::model::Model;
 use te::solution::Objective;
 
 use crate::arguments::Arguments;
 use crate::files;
-use crate::progress::{Printer, interrupt};
+use crate::progress::watched;
 use crate::{series, survive};
 
 /// The objectives by name.
@@ -51,21 +51,12 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let algorithm = arguments.choice("--algorithm", &ALGORITHMS)?;
     let model = files::model(arguments.required("--model")?)?;
     let instance = Instance::new(&model, demand(objective))?;
-    let solution = match algorithm {
+    let solution = watched(arguments, |monitor| match algorithm {
         Algorithm::Heuristic(heuristic) => {
-            heuristic::solve(&model, &instance, heuristic, objective)?
+            heuristic::solve(&model, &instance, heuristic, objective, &options, monitor)
         }
-        Algorithm::Exact => {
-            let printer = Printer::new(arguments.is_quiet());
-            let flag = interrupt();
-            let report = |progress: &lp::Progress| printer.report(progress);
-            let monitor = Monitor {
-                report: Some(&report),
-                interrupt: Some(&flag),
-            };
-            lp::solve(&model, &instance, objective, &options, &monitor)?
-        }
-    };
+        Algorithm::Exact => lp::solve(&model, &instance, objective, &options, monitor),
+    })?;
     files::write(
         arguments.given("-o"),
         &te::result::to_json(&model, &instance, &solution),

@@ -4,13 +4,13 @@ use std::process::ExitCode;
 
 use te::error::Error;
 use te::instance::{Demand, Instance};
-use te::lp::{self, Monitor};
+use te::lp;
 use te::model::Model;
 use te::survive::Against;
 
 use crate::arguments::Arguments;
 use crate::files;
-use crate::progress::{Printer, interrupt};
+use crate::progress::watched;
 
 /// Routes that survive any single failure, with the backup routes of each.
 pub fn solve(
@@ -21,14 +21,9 @@ pub fn solve(
     let choices = [("link", Against::Links), ("site", Against::Sites)];
     let against = arguments.choice("--survive", &choices)?;
     let instance = Instance::new(model, Demand::Full)?;
-    let printer = Printer::new(arguments.is_quiet());
-    let flag = interrupt();
-    let report = |progress: &lp::Progress| printer.report(progress);
-    let monitor = Monitor {
-        report: Some(&report),
-        interrupt: Some(&flag),
-    };
-    let plan = te::survive::solve(model, &instance, against, options, &monitor)?;
+    let plan = watched(arguments, |monitor| {
+        te::survive::solve(model, &instance, against, options, monitor)
+    })?;
     let text = te::survive::to_json(model, &instance, against, &plan);
     files::write(arguments.given("-o"), &text)?;
     Ok(ExitCode::SUCCESS)

@@ -238,6 +238,36 @@ pub fn crossed(
     forward.chain(instance.network.path(to, from).filter(move |_| v > 0.0))
 }
 
+/// Whether a route keeps the limits of its commodity.
+pub(crate) fn allows(instance: &Instance, commodity: &Commodity, route: &Route) -> bool {
+    let Some(limits) = commodity.limits.as_deref() else {
+        return true;
+    };
+    let stops = || {
+        let sites = route.sites.iter();
+        std::iter::once(route.source)
+            .chain(sites.map(|&site| instance.site_place[site as usize]))
+            .chain([route.sink])
+            .map(|place| instance.node_at[place as usize] as usize)
+    };
+    let (mut latency, mut links) = (0.0, Vec::new());
+    for (z, hop) in stops().zip(stops().skip(1)).enumerate() {
+        latency += instance.network.latency_ms(hop.0, hop.1);
+        let stage = commodity.stage(z);
+        let traffic = (instance.forward[stage], instance.reverse[stage]);
+        links.extend(crossed(instance, hop, traffic).map(|(link, _)| link));
+    }
+    let visits = |site: &usize| route.sites.contains(&(*site as u32));
+    let crosses = |link: &usize| links.contains(link);
+    limits
+        .max_latency_ms
+        .is_none_or(|most| latency <= most * (1.0 + LATENCY_SLACK))
+        && !limits.avoid_sites.iter().any(visits)
+        && !limits.avoid_links.iter().any(crosses)
+        && limits.use_sites.iter().all(visits)
+        && limits.use_links.iter().all(crosses)
+}
+
 /// Keeps the labels of one site that no other dominates.
 fn insert(labels: &mut Vec<Label>, new: Label) {
     let dominates = |a: &Label, b: &Label| {

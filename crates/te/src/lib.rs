@@ -6,6 +6,7 @@
 
 pub mod arc;
 pub mod check;
+mod clock;
 pub mod constrained;
 pub mod error;
 pub mod generate;

@@ -6,7 +6,7 @@ use crate::error::{InputError, Reason};
 use crate::instance::Instance;
 use crate::json::{Fields, Place, Value, Writer};
 use crate::model::{Ends, Model};
-use crate::solution::{Solution, loads};
+use crate::solution::{Objective, Solution, Status, loads};
 
 /// One route of a result file.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,11 +119,18 @@ pub fn to_json(model: &Model, instance: &Instance, solution: &Solution) -> Strin
 /// Writes the members of a result that come before its routes.
 pub fn write_head(w: &mut Writer, model: &Model, instance: &Instance, solution: &Solution) {
     let figures = figures(model, instance, solution);
+    let partial = solution.leaves_demand(instance);
     w.name("status").text(solution.status.name());
+    if partial && matches!(solution.status, Status::Interrupted | Status::TimeLimit) {
+        w.name("partial").bool(true);
+    }
     w.name("objective").text(solution.objective.name());
     w.name("value").number(solution.value);
     w.name("bound").number(solution.bound.unwrap_or(f64::NAN));
-    w.name("gap").number(solution.gap().unwrap_or(f64::NAN));
+    // What is carried in part travels less than the bound, which is for all of the demand.
+    let comparable = !partial || solution.objective != Objective::Latency;
+    let gap = solution.gap().filter(|_| comparable);
+    w.name("gap").number(gap.unwrap_or(f64::NAN));
     if solution.bound.is_some() && !instance.max_routes.is_empty() {
         // The proof relaxes what makes the problem one of whole numbers.
         w.name("bound_ignores").texts(["max_routes"]);
@@ -164,8 +171,9 @@ pub fn write_route(w: &mut Writer, model: &Model, route: &RouteEntry) {
     });
 }
 
-pub(crate) const KNOWN: [&str; 18] = [
+pub(crate) const KNOWN: [&str; 20] = [
     "status",
+    "partial",
     "objective",
     "value",
     "bound",
@@ -183,6 +191,7 @@ pub(crate) const KNOWN: [&str; 18] = [
     "before",
     "placed",
     "failures",
+    "not_covered",
 ];
 
 /// Reads a result file against its model.
@@ -202,7 +211,7 @@ pub fn read(document: &Value, model: &Model) -> Result<ResultFile, InputError> {
     let entries = read_routes(&root, model)?;
     let value = root.place.name("value").number(root.required("value")?)?;
     let bound = read_bound(&root)?;
-    let partial = root.text("status")? == "partial";
+    let partial = root.text("status")? == "partial" || is_partial(&root)?;
     Ok(ResultFile {
         objective: objective.to_owned(),
         partial,
@@ -210,6 +219,23 @@ pub fn read(document: &Value, model: &Model) -> Result<ResultFile, InputError> {
         bound,
         routes: entries,
     })
+}
+
+/// Whether a result says that it was cut short before it carried what must be carried.
+fn is_partial(root: &Fields<'_>) -> Result<bool, InputError> {
+    let Some(value) = root.optional("partial") else {
+        return Ok(false);
+    };
+    let place = root.place.name("partial");
+    let status = root.text("status")?;
+    match value {
+        Value::Bool(true) if ["interrupted", "time-limit"].contains(&status) => Ok(true),
+        Value::Bool(_) => {
+            let message = "stands, as true, in results that were cut short only";
+            Err(place.error(Reason::Contradiction, message))
+        }
+        _ => Err(place.error(Reason::WrongType, "must be true")),
+    }
 }
 
 /// Reads the member `bound`, where there is one.

@@ -92,6 +92,18 @@ impl Solution {
             .map(|bound| relative_gap(self.objective, self.value, bound))
     }
 
+    /// Whether demand is left uncarried that should have been carried in full.
+    pub fn leaves_demand(&self, instance: &Instance) -> bool {
+        let mut carried = vec![0.0; instance.commodities.len()];
+        for flow in &self.flows {
+            carried[flow.commodity] += flow.fraction;
+        }
+        let needed = instance.commodities.iter().zip(&carried);
+        needed
+            .filter(|(c, _)| c.mandatory)
+            .any(|(_, share)| *share < 1.0 - 1e-9)
+    }
+
     /// Factor that the demands of the model are multiplied with in this routing.
     pub fn demand_factor(&self) -> f64 {
         if self.objective == Objective::Scale {
@@ -102,14 +114,17 @@ impl Solution {
     }
 }
 
-/// Distance of a value from its bound, relative to the larger of the two; never negative.
+/// Distance of a value from its bound, relative to the larger of the two; never negative, and infinite where either is not
+/// known.
 pub fn relative_gap(objective: Objective, value: f64, bound: f64) -> f64 {
     let (low, high) = if objective.maximises() {
         (value, bound)
     } else {
         (bound, value)
     };
-    if high <= 0.0 {
+    if !low.is_finite() || !high.is_finite() {
+        f64::INFINITY
+    } else if high <= 0.0 {
         0.0
     } else {
         ((high - low) / high).max(0.0)

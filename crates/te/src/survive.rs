@@ -7,9 +7,9 @@
 //! scratch, which no plan beats.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use crate::clock::{Clock, GRACE};
 use crate::error::Infeasible;
 use crate::instance::{Commodity, Demand, Instance, Route};
 use crate::json::Writer;
@@ -58,6 +58,8 @@ pub struct Survivable {
     pub normal: f64,
     /// Every failure, in the model's order.
     pub failures: Vec<Contingency>,
+    /// Links or sites whose failure there was not the time to provide for.
+    pub not_covered: Vec<String>,
 }
 
 /// Which failures are survived.
@@ -69,7 +71,8 @@ pub enum Against {
     Sites,
 }
 
-/// Finds routes that survive any single failure.
+/// Finds routes that survive any single failure. Time is shared evenly among the failures; those that it does not suffice
+/// for are named.
 ///
 /// # Errors
 /// A chain that no routing carries after some failure, named with the failure.
@@ -80,58 +83,90 @@ pub fn solve(
     options: &Options,
     monitor: &Monitor<'_>,
 ) -> Result<Survivable, Infeasible> {
-    let start = Instant::now();
-    let mut solution = lp::solve(model, instance, Objective::Scale, options, monitor)?;
+    let clock = Clock::new(options, monitor);
+    let half = clock.share(options, 2);
+    let mut solution = lp::solve(model, instance, Objective::Scale, &half, monitor)?;
     let normal = solution.value;
     let (mut value, mut bound) = (normal, solution.bound.unwrap_or(f64::INFINITY));
+    let failures = failures_of(model, against);
     let mut states = Vec::new();
-    for failure in failures_of(model, against) {
-        let left = options.time_limit.saturating_sub(start.elapsed());
-        let limited = Options {
-            time_limit: left,
-            ..options.clone()
-        };
+    let mut last: Option<Instant> = None;
+    for (i, &failure) in failures.iter().enumerate() {
+        if clock.is_over() && *last.get_or_insert_with(|| Instant::now() + GRACE) <= Instant::now()
+        {
+            break;
+        }
+        let limited = clock.share(options, 2 * (failures.len() - i));
         let quiet = Monitor {
             report: None,
-            interrupt: monitor.interrupt,
+            ..*monitor
         };
         let state = State::after(model, instance, &solution, failure, &limited, &quiet)?;
         value = value.min(state.best());
         bound = bound.min(state.bound);
         states.push(state);
         if let Some(report) = monitor.report {
-            let gap = relative_gap(Objective::Scale, value, bound);
             report(&Progress {
-                elapsed: start.elapsed(),
+                elapsed: clock.elapsed(),
                 value,
                 bound,
-                gap,
+                gap: relative_gap(Objective::Scale, value, bound),
+                done: Some((i + 1) as f64 / failures.len() as f64),
             });
         }
     }
-    // A hair less, so that rounding in a mixture does not undercut what is stated.
-    let target = value * (1.0 - 1e-12);
-    let failures: Vec<Contingency> = states
-        .into_iter()
-        .map(|s| s.settle(instance, &solution, target))
-        .collect();
+    let not_covered = failures[states.len()..].iter();
+    let not_covered = not_covered.map(|f| f.name(model).1.to_owned()).collect();
+    let failures = settle_all(states, instance, &solution, value, &clock);
     solution.value = failures.iter().map(|f| f.value).fold(normal, f64::min);
     solution.bound = Some(bound);
-    solution.seconds = start.elapsed().as_secs_f64();
-    let stopped = monitor
-        .interrupt
-        .is_some_and(|flag| flag.load(Ordering::Relaxed));
-    solution.status = match solution.gap() {
-        Some(gap) if gap <= options.gap => Status::Optimal,
-        _ if stopped => Status::Interrupted,
-        _ if start.elapsed() >= options.time_limit => Status::TimeLimit,
-        _ => Status::Feasible,
-    };
+    solution.seconds = clock.elapsed().as_secs_f64();
+    solution.status = clock.status(solution.gap(), options.gap);
     Ok(Survivable {
         solution,
         normal,
         failures,
+        not_covered,
     })
+}
+
+impl Failure {
+    /// What kind of thing fails, and its identifier.
+    fn name(self, model: &Model) -> (&'static str, &str) {
+        match self {
+            Failure::Link(link) => ("link", &model.links[link].id),
+            Failure::Site(site) => ("site", &model.sites[site].id),
+        }
+    }
+}
+
+/// Makes every state carry `value`, those first that carry least; where there is not the time, they carry what they do.
+fn settle_all(
+    states: Vec<State>,
+    before: &Instance,
+    normal: &Solution,
+    value: f64,
+    clock: &Clock<'_>,
+) -> Vec<Contingency> {
+    // A hair less, so that rounding in a mixture does not undercut what is stated.
+    let target = value * (1.0 - 1e-12);
+    let mut order: Vec<usize> = (0..states.len()).collect();
+    order.sort_by(|&a, &b| states[a].kept.0.total_cmp(&states[b].kept.0));
+    let mut states: Vec<Option<State>> = states.into_iter().map(Some).collect();
+    let mut settled: Vec<Option<Contingency>> = states.iter().map(|_| None).collect();
+    let mut last: Option<Instant> = None;
+    for index in order {
+        let over = clock.is_over()
+            && *last.get_or_insert_with(|| Instant::now() + GRACE) <= Instant::now();
+        settled[index] = states[index].take().map(|state| {
+            if over || state.kept.0 >= target {
+                state.unmixed(target)
+            } else {
+                state.settle(before, normal, target)
+            }
+        });
+    }
+    settled.into_iter().flatten().collect()
 }
 
 fn failures_of(model: &Model, against: Against) -> Vec<Failure> {
@@ -208,6 +243,8 @@ struct State {
     /// Everything from scratch, and its factor.
     scratch: (f64, Vec<Flow>),
     bound: f64,
+    /// With backup routes and all that the failure leaves alone: the factor, and the share of the demand that moves.
+    kept: (f64, f64),
 }
 
 impl State {
@@ -219,10 +256,7 @@ impl State {
         options: &Options,
         monitor: &Monitor<'_>,
     ) -> Result<State, Infeasible> {
-        let (kind, name) = match failure {
-            Failure::Link(link) => ("link", &model.links[link].id),
-            Failure::Site(site) => ("site", &model.sites[site].id),
-        };
+        let (kind, name) = failure.name(model);
         let explain = |e: Infeasible| {
             let mut constraints = vec![format!("{kind} {name}")];
             constraints.extend(e.constraints);
@@ -251,9 +285,15 @@ impl State {
         let (staying, moving) = split(before, &instance, solution, failure);
         let backup = backup(&model_after, &instance, &staying, &moving, options, monitor)
             .map_err(explain)?;
+        let all: Vec<Flow> = staying.iter().chain(&backup.1).cloned().collect();
+        let kept = (
+            value(&instance, Objective::Scale, &all),
+            moved(before, solution, &instance, &all),
+        );
         Ok(State {
             failure,
-            name: name.clone(),
+            name: name.to_owned(),
+            kept,
             staying,
             backup,
             bound,
@@ -264,6 +304,22 @@ impl State {
 
     fn best(&self) -> f64 {
         self.backup.0.max(self.scratch.0)
+    }
+
+    /// Backup routes and all that the failure leaves alone.
+    fn unmixed(self, target: f64) -> Contingency {
+        let (value, moved) = self.kept;
+        Contingency {
+            // Where nothing is left to carry, any factor holds.
+            value: if value.is_finite() { value } else { target },
+            moved,
+            failure: self.failure,
+            name: self.name,
+            from_scratch: self.scratch.0,
+            keep: 1.0,
+            flows: self.backup.1,
+            instance: self.instance,
+        }
     }
 
     /// The routing that carries `target` and leaves as much as possible where it is: backup routes for what was touched,
@@ -431,6 +487,10 @@ pub fn to_json(model: &Model, instance: &Instance, against: Against, plan: &Surv
             Against::Sites => "site",
         });
         w.name("normal").number(plan.normal);
+        if !plan.not_covered.is_empty() {
+            w.name("not_covered")
+                .texts(plan.not_covered.iter().map(String::as_str));
+        }
         w.name("failures").list(|w| {
             for failure in &plan.failures {
                 w.line().object(|w| write_failure(w, model, failure));

@@ -102,27 +102,8 @@ impl Tables {
         }
     }
 
-    /// Recomputes the entries that depend on the row of a site or of a VNF at a site.
-    pub fn refresh_compute(&mut self, instance: &Instance, row: usize) {
-        let is_site = row < instance.links + instance.sites;
-        for vnf in 0..instance.vnfs.len() {
-            let affected = |&(site, own): &(u32, u32)| {
-                if is_site {
-                    instance.links + site as usize == row
-                } else {
-                    own as usize == row
-                }
-            };
-            if let Some(&(site, _)) = instance.vnfs[vnf].deployments.iter().find(|d| affected(d)) {
-                self.fill_vnf_at(instance, vnf, instance.site_place[site as usize] as usize);
-                if !is_site {
-                    return;
-                }
-            }
-        }
-    }
-
-    fn fill_vnf_at(&mut self, instance: &Instance, vnf: usize, place: usize) {
+    /// Recomputes the entry of a VNF at a place.
+    pub fn refresh_vnf(&mut self, instance: &Instance, vnf: usize, place: usize) {
         let at = vnf * instance.site_places + place;
         (self.vnf[at], self.site[at]) = (BLOCKED, NONE);
         for &(site, row) in &instance.vnfs[vnf].deployments {

@@ -102,7 +102,14 @@ fn no_heuristic_beats_the_bound_and_every_result_checks() {
                 Heuristic::Anycast,
                 Heuristic::ComputeAware,
             ] {
-                let Ok(answer) = heuristic::solve(&model, &instance, heuristic, objective) else {
+                let Ok(answer) = heuristic::solve(
+                    &model,
+                    &instance,
+                    heuristic,
+                    objective,
+                    &options(),
+                    &Monitor::default(),
+                ) else {
                     continue;
                 };
                 let report = checked(&model, &instance, &answer);

@@ -44,7 +44,14 @@ fn solve(model: &Model, objective: Objective) -> Result<Solution, te::error::Inf
         Heuristic::Anycast,
         Heuristic::ComputeAware,
     ] {
-        if let Ok(answer) = heuristic::solve(model, &instance, heuristic, objective) {
+        if let Ok(answer) = heuristic::solve(
+            model,
+            &instance,
+            heuristic,
+            objective,
+            &lp::Options::default(),
+            &lp::Monitor::default(),
+        ) {
             let report = support::checked(model, &instance, &answer);
             assert!(
                 report.violations.is_empty(),

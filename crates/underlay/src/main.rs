@@ -7,12 +7,15 @@ use std::process::ExitCode;
 use std::{fs, io};
 use underlay::config::Config;
 use underlay::network::Network;
-use underlay::socket::{PacketSocket, monotonic_now, wait, wake_precisely};
+use underlay::socket::{
+    PacketSocket, hung_up, monotonic_now, notice_hang_up, wait, wake_precisely,
+};
 
 const USAGE: &str = "usage: switchboard-underlay --config FILE [--status FILE]
 
 Carries frames between the ports of FILE with each pair of sites' latency and rate.
---status FILE is rewritten at most once a second while something changes.";
+--status FILE is rewritten at most once a second while something changes.
+SIGHUP makes it read FILE again and open ports that are new there; those it has stay.";
 
 fn main() -> ExitCode {
     match arguments(std::env::args().skip(1)).and_then(|arguments| run(&arguments)) {
@@ -51,23 +54,63 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let file = &arguments.config;
     let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
     let config = Config::parse(&text).map_err(|error| format!("{file}: {error}"))?;
-    let mut sockets = Vec::new();
-    for (index, port) in config.ports.iter().enumerate() {
-        let socket = PacketSocket::open(&port.interface).map_err(|error| {
-            format!(
-                "{file}: ports[{index}].interface {:?}: {error}",
-                port.interface
-            )
-        })?;
-        sockets.push(socket);
+    notice_hang_up();
+    let mut ports = Ports::default();
+    for index in 0..config.ports.len() {
+        ports.open(file, &config, index)?;
     }
     wake_precisely();
     let mut network = Network::new(&config);
     let mut status = arguments.status.clone().map(StatusFile::open);
-    carry(&mut sockets, &mut network, &mut status).map_err(|error| error.to_string())
+    loop {
+        let ended = carry(&mut ports.sockets, &mut network, &mut status);
+        ended.map_err(|error| error.to_string())?;
+        if let Err(problem) = ports.follow(file, &mut network) {
+            eprintln!("switchboard-underlay: {problem}");
+        }
+    }
 }
 
-/// Carries frames until a system call fails.
+/// The ports that are open, in the order in which they were opened.
+#[derive(Default)]
+struct Ports {
+    interfaces: Vec<String>,
+    sockets: Vec<PacketSocket>,
+}
+
+impl Ports {
+    fn open(&mut self, file: &str, config: &Config, index: usize) -> Result<(), String> {
+        let interface = &config.ports[index].interface;
+        let socket = PacketSocket::open(interface)
+            .map_err(|error| format!("{file}: ports[{index}].interface {interface:?}: {error}"))?;
+        self.interfaces.push(interface.clone());
+        self.sockets.push(socket);
+        Ok(())
+    }
+
+    /// Opens ports that are new in the file.
+    fn follow(&mut self, file: &str, network: &mut Network) -> Result<(), String> {
+        let text = fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+        let config = Config::parse(&text).map_err(|error| format!("{file}: {error}"))?;
+        for (index, port) in config.ports.iter().enumerate() {
+            if self.interfaces.contains(&port.interface) {
+                continue;
+            }
+            self.open(file, &config, index)?;
+            if network.add_port(&port.site).is_none() {
+                self.interfaces.pop();
+                self.sockets.pop();
+                return Err(format!(
+                    "{file}: ports[{index}].site: {:?} is a new site; start anew for it",
+                    port.site
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Carries frames until the process is told to read its configuration again, or a system call fails.
 fn carry(
     sockets: &mut [PacketSocket],
     network: &mut Network,
@@ -75,6 +118,9 @@ fn carry(
 ) -> io::Result<()> {
     let mut leaving: Vec<Vec<Vec<u8>>> = sockets.iter().map(|_| Vec::new()).collect();
     loop {
+        if hung_up() {
+            return Ok(());
+        }
         let mut received = 0;
         for (port, socket) in sockets.iter_mut().enumerate() {
             received += socket.receive(|bytes| network.receive(monotonic_now(), port, bytes))?;

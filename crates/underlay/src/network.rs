@@ -76,6 +76,13 @@ impl Network {
         }
     }
 
+    /// Adds a port behind those there are. Nothing where its site is none of those the network began with.
+    pub fn add_port(&mut self, site: &str) -> Option<usize> {
+        let site = self.site_names.iter().position(|name| name == site)?;
+        self.port_site.push(site);
+        Some(self.port_site.len() - 1)
+    }
+
     /// Takes a frame that arrived at a port.
     pub fn receive(&mut self, now: Nanoseconds, port: usize, bytes: &[u8]) {
         let Some((destination, source)) = addresses(bytes) else {

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Frames read or written in one system call.
 const BATCH: usize = 64;
@@ -242,6 +243,24 @@ pub fn monotonic_now() -> u64 {
     // SAFETY: `time` outlives the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+static HUNG_UP: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn hang_up(_: libc::c_int) {
+    HUNG_UP.store(true, Ordering::Relaxed);
+}
+
+/// Has SIGHUP noted from now on, instead of ending the process; it also ends a wait.
+pub fn notice_hang_up() {
+    let handler = hang_up as extern "C" fn(libc::c_int);
+    // SAFETY: the handler does nothing but store an atomic value.
+    unsafe { libc::signal(libc::SIGHUP, handler as libc::sighandler_t) };
+}
+
+/// Whether SIGHUP came since the last call.
+pub fn hung_up() -> bool {
+    HUNG_UP.load(Ordering::Relaxed) && HUNG_UP.swap(false, Ordering::Relaxed)
 }
 
 /// Asks the kernel to wake this thread on time rather than in company.

@@ -65,6 +65,18 @@ impl Arp {
         })
     }
 
+    /// The same, if its sender may be believed (RFC 1812, section 3.3.2). 0.0.0.0 is the sender of a probe (RFC 5227).
+    ///
+    /// # Errors
+    /// The sender gives an address that no host has.
+    pub fn checked(self) -> Result<Arp, ParseError> {
+        let nobody = self.sender_mac.is_group() || self.sender_mac == MacAddress::default();
+        if nobody || matches!(self.sender[0], 127 | 224..) {
+            return Err(ParseError::ArpBadAddress);
+        }
+        Ok(self)
+    }
+
     /// What answers a request for an address of ours, which has this Ethernet address.
     pub fn answered(&self, mac: MacAddress) -> Arp {
         Arp {
@@ -115,6 +127,22 @@ mod tests {
             other[at] = value;
             assert_eq!(Arp::parse(&other), Err(ParseError::ArpUnsupported), "{at}");
         }
+        for (at, values) in [
+            (8, &[0x33; 6][..]),
+            (8, &[0; 6]),
+            (14, &[127]),
+            (14, &[224]),
+        ] {
+            let mut other = bytes;
+            other[at..at + values.len()].copy_from_slice(values);
+            let read = Arp::parse(&other).expect("it is read");
+            assert_eq!(read.checked(), Err(ParseError::ArpBadAddress), "{at}");
+        }
+        let probe = Arp {
+            sender: [0; 4],
+            ..arp
+        };
+        assert_eq!(probe.checked(), Ok(probe));
     }
 
     #[test]

@@ -26,6 +26,13 @@ pub const fn fold(total: u64) -> u16 {
     (words.wrapping_add(words.rotate_left(16)) >> 16) as u16
 }
 
+/// [`fold`] of a sum of 64-bit words: what fits in 64 bits, and how many carries did not.
+#[inline(always)]
+pub const fn fold_words(sum: u64, carries: u64) -> u16 {
+    let (total, carry) = sum.overflowing_add(carries);
+    fold(total.wrapping_add(carry as u64))
+}
+
 /// Whether an IPv4 header without options has the right checksum.
 ///
 /// The bytes are summed in the processor's own order, which only exchanges the bytes of the sum (RFC 1071, section 2 B).

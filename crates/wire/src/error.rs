@@ -32,12 +32,13 @@ parse_errors! {
     VlanTooDeep = "vlan_too_deep",
     /// The reserved VLAN identifier, 4095.
     VlanReservedIdentifier = "vlan_reserved_identifier",
-    /// An EtherType that nothing here reads.
-    EtherTypeUnknown = "ethertype_unknown",
     /// Ends inside an ARP packet.
     ArpTruncated = "arp_truncated",
     /// ARP for something other than IPv4 over Ethernet.
     ArpUnsupported = "arp_unsupported",
+    /// The sender of an ARP packet gives an address that no host has: a group's, loopback, or the Ethernet address 0 (RFC 1812,
+    /// section 3.3.2).
+    ArpBadAddress = "arp_bad_address",
     /// Ends inside the IPv4 header.
     Ipv4Truncated = "ipv4_truncated",
     /// The version is not 4.
@@ -78,15 +79,19 @@ parse_errors! {
     IcmpQuoteTruncated = "icmp_quote_truncated",
     /// An ICMP error quotes something that is no IP packet.
     IcmpQuoteMalformed = "icmp_quote_malformed",
-    /// Ends inside a neighbour solicitation or advertisement.
+    /// An ICMP error that does not go to the source of the packet it quotes.
+    IcmpQuoteMisdirected = "icmp_quote_misdirected",
+    /// Ends inside a message of neighbour discovery.
     NeighbourTruncated = "neighbour_truncated",
+    /// Neighbour discovery in fragments (RFC 6980, section 5).
+    NeighbourFragmented = "neighbour_fragmented",
     /// Neighbour discovery with a hop limit other than 255 (RFC 4861, section 7.1): it came from elsewhere.
     NeighbourBadHopLimit = "neighbour_bad_hop_limit",
     /// Neighbour discovery with a wrong ICMPv6 checksum.
     NeighbourBadChecksum = "neighbour_bad_checksum",
     /// Neighbour discovery with a code other than 0.
     NeighbourBadCode = "neighbour_bad_code",
-    /// Neighbour discovery about a group, or from or to an address that RFC 4861 section 7.1 rules out.
+    /// Neighbour discovery about a group, or with an address that RFC 4861 sections 6.1, 7.1 and 8.1 rule out.
     NeighbourBadAddress = "neighbour_bad_address",
     /// An option of length 0, or beyond the message.
     NeighbourBadOption = "neighbour_bad_option",

@@ -115,17 +115,34 @@ impl FiveTuple {
         };
         let a = a.rotate_left(16) ^ u64::from(self.source_port);
         let b = b.rotate_left(16) ^ u64::from(self.destination_port);
-        // Sum and difference are the same whichever comes first, and together leave nothing else open.
-        let sum = a.wrapping_add(b) ^ u64::from(self.protocol) << 56;
-        let word = sum.wrapping_mul(SPREAD) ^ (a ^ b).wrapping_mul(MIX).rotate_left(32);
-        (word ^ word >> 32).wrapping_mul(MIX)
+        meet(a, b, self.protocol)
     }
 
     /// The outer UDP source port for the connection: 49152 to 65535 (RFC 7348, section 5).
     #[inline]
     pub fn entropy_port(&self) -> u16 {
-        0xc000 | (self.symmetric_hash() >> 50) as u16
+        port_of(self.symmetric_hash())
     }
+
+    /// [`FiveTuple::entropy_port`] over IPv4 from both ends, each its address with its port behind it.
+    #[inline(always)]
+    pub const fn entropy_port_v4(source: u64, destination: u64, protocol: u8) -> u16 {
+        port_of(meet(source, destination, protocol))
+    }
+}
+
+/// The hash of a protocol and two ends, the same whichever comes first.
+#[inline(always)]
+const fn meet(a: u64, b: u64, protocol: u8) -> u64 {
+    // Sum and difference are the same whichever comes first, and together leave nothing else open.
+    let sum = a.wrapping_add(b) ^ (protocol as u64) << 56;
+    let word = sum.wrapping_mul(SPREAD) ^ (a ^ b).wrapping_mul(MIX).rotate_left(32);
+    (word ^ word >> 32).wrapping_mul(MIX)
+}
+
+#[inline(always)]
+const fn port_of(hash: u64) -> u16 {
+    0xc000 | (hash >> 50) as u16
 }
 
 #[inline]

@@ -63,24 +63,41 @@ impl Message {
     }
 }
 
-/// The connection of the packet an error quotes, as that packet shows it: an answer to it is
-/// [`FiveTuple::reversed`].
+/// What an error quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quote {
+    /// The connection of the quoted packet, as that packet shows it: an answer to it is [`FiveTuple::reversed`].
+    pub tuple: FiveTuple,
+    /// Of a later fragment, which shows no ports, the identification of the packet it is of.
+    pub fragment: Option<u32>,
+}
+
+/// The connection of the packet an error quotes.
+///
+/// # Errors
+/// As for [`quote`].
+pub fn quoted_tuple(v6: bool, bytes: &[u8]) -> Result<FiveTuple, ParseError> {
+    quote(v6, bytes).map(|quote| quote.tuple)
+}
+
+/// Reads the packet that an error quotes.
 ///
 /// # Errors
 /// The quote is too short for a 5-tuple, or no IP packet.
-pub fn quoted_tuple(v6: bool, bytes: &[u8]) -> Result<FiveTuple, ParseError> {
+pub fn quote(v6: bool, bytes: &[u8]) -> Result<Quote, ParseError> {
     let quote = bytes
         .get(HEADER_LENGTH..)
         .ok_or(ParseError::IcmpQuoteTruncated)?;
-    let (mut tuple, transport_offset, later) = if v6 {
+    let (mut tuple, transport_offset, fragment) = if v6 {
         let header = ipv6::Header::parse_fields(quote).map_err(quote_error)?;
         let addresses = Addresses::V6 {
             source: header.source,
             destination: header.destination,
         };
-        let later = header.fragment.is_some_and(|fragment| fragment.offset > 0);
+        let later = header.fragment.filter(|fragment| fragment.offset > 0);
         let tuple = FiveTuple::without_ports(addresses, header.protocol);
-        (tuple, header.transport_offset, later)
+        let fragment = later.map(|fragment| fragment.identification);
+        (tuple, header.transport_offset, fragment)
     } else {
         let header = ipv4::Header::parse_fields(quote).map_err(quote_error)?;
         let addresses = Addresses::V4 {
@@ -88,10 +105,11 @@ pub fn quoted_tuple(v6: bool, bytes: &[u8]) -> Result<FiveTuple, ParseError> {
             destination: header.destination,
         };
         let tuple = FiveTuple::without_ports(addresses, header.protocol);
-        (tuple, header.header_length, header.fragment_offset > 0)
+        let fragment = (header.fragment_offset > 0).then_some(header.identification.into());
+        (tuple, header.header_length, fragment)
     };
-    if later {
-        return Ok(tuple);
+    if fragment.is_some() {
+        return Ok(Quote { tuple, fragment });
     }
     let transport = quote
         .get(transport_offset..)
@@ -106,7 +124,7 @@ pub fn quoted_tuple(v6: bool, bytes: &[u8]) -> Result<FiveTuple, ParseError> {
         }
         _ => (0, 0),
     };
-    Ok(tuple)
+    Ok(Quote { tuple, fragment })
 }
 
 #[cold]

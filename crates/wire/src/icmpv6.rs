@@ -40,8 +40,8 @@ pub const fn is_error(kind: u8) -> bool {
 
 /// Writes an error about an IPv6 packet, from `source` to the packet's source, to the start of `buffer` as a whole
 /// IP packet; returns its length, [`ERROR_LIMIT`] at most. Nothing when `buffer` is too short, or the packet must not be
-/// answered (RFC 4443, section 2.4 e): it is no IPv6 packet, an error or a redirect itself, for a group (unless it
-/// is too big), or from an address that names no single node.
+/// answered (RFC 4443, section 2.4 e): it is no IPv6 packet, an error or a redirect itself or may be part of one, for a group
+/// (unless it is too big), or from an address that names no single node.
 pub fn write_error(
     error: Error,
     source: [u8; 16],
@@ -50,11 +50,14 @@ pub fn write_error(
 ) -> Option<usize> {
     let header = ipv6::Header::parse_fields(about).ok()?;
     let for_group = is_group(header.destination) && !matches!(error, Error::TooBig { .. });
-    if is_group(header.source) || header.source == [0; 16] || for_group {
+    if !is_single_node(header.source) || for_group {
         return None;
     }
-    let later = header.fragment.is_some_and(|fragment| fragment.offset > 0);
-    if header.protocol == ip::ICMPV6 && !later {
+    if header.protocol == ip::ICMPV6 {
+        // A later fragment shows no type.
+        if header.fragment.is_some_and(|fragment| fragment.offset > 0) {
+            return None;
+        }
         let message = Message::parse(true, about.get(header.transport_offset..)?).ok()?;
         if message.is_error || message.kind == REDIRECT {
             return None;
@@ -98,6 +101,11 @@ pub(crate) fn finish_packet(
         let sum = message_checksum(source, destination, message);
         message[2..4].copy_from_slice(&sum.to_be_bytes());
     }
+}
+
+/// Whether an address can be that of one node: not unspecified, loopback or a group.
+const fn is_single_node(address: [u8; 16]) -> bool {
+    !is_group(address) && u128::from_be_bytes(address) > 1
 }
 
 const fn is_group(address: [u8; 16]) -> bool {

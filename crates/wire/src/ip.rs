@@ -1,6 +1,6 @@
 //! An IP packet of either version: what steering needs to know of it.
 
-use crate::{Addresses, FiveTuple, ParseError, icmp, ipv4, ipv6, tcp, udp};
+use crate::{Addresses, FiveTuple, ParseError, ethernet, icmp, ipv4, ipv6, tcp, udp};
 
 /// IP protocol number of ICMP.
 pub const ICMP: u8 = 1;
@@ -31,6 +31,8 @@ pub struct IpPacket {
     pub tuple: FiveTuple,
     /// For ICMP errors: the connection of the packet they quote, as the quoted packet shows it.
     pub quoted: Option<FiveTuple>,
+    /// For ICMP errors that quote a later fragment, which shows no ports: the identification of the packet it is of.
+    pub quoted_fragment: Option<u32>,
     /// Bytes, header included; the frame may hold padding behind.
     pub length: usize,
     /// Bytes up to the transport header.
@@ -55,6 +57,19 @@ impl IpPacket {
         match packet.first().map(|byte| byte >> 4) {
             Some(4) => Self::parse_v4(packet),
             Some(6) => Self::parse_v6(packet),
+            _ => Err(ParseError::InnerNotIp),
+        }
+    }
+
+    /// The same for the payload of a frame, whose EtherType says which version it is.
+    ///
+    /// # Errors
+    /// As for [`IpPacket::parse`]; the version is not the one that is said, or none is.
+    #[inline]
+    pub fn parse_as(ether_type: u16, packet: &[u8]) -> Result<IpPacket, ParseError> {
+        match ether_type {
+            ethernet::IPV4 => Self::parse_v4(packet),
+            ethernet::IPV6 => Self::parse_v6(packet),
             _ => Err(ParseError::InnerNotIp),
         }
     }
@@ -94,6 +109,7 @@ impl IpPacket {
                 destination_port: ports.destination,
             },
             quoted: None,
+            quoted_fragment: None,
             length: header.total_length,
             transport_offset: header.header_length,
             ttl: header.ttl,
@@ -138,6 +154,7 @@ impl IpPacket {
                 destination_port: ports.destination,
             },
             quoted: None,
+            quoted_fragment: None,
             length: header.total_length,
             transport_offset: header.transport_offset,
             ttl: header.hop_limit,
@@ -160,7 +177,13 @@ impl IpPacket {
             self.tuple.destination_port = identifier;
         }
         if message.is_error {
-            self.quoted = Some(icmp::quoted_tuple(self.is_v6(), bytes)?);
+            let quote = icmp::quote(self.is_v6(), bytes)?;
+            // Whoever sent the quoted packet is told of it, and nobody else (RFC 792; RFC 4443, section 2.2).
+            if quote.tuple.source() != self.tuple.destination() {
+                return Err(ParseError::IcmpQuoteMisdirected);
+            }
+            self.quoted = Some(quote.tuple);
+            self.quoted_fragment = quote.fragment;
         }
         Ok(self)
     }

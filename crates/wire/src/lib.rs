@@ -23,6 +23,7 @@ pub mod mpls;
 pub mod mpls_in_udp;
 pub mod neighbour_discovery;
 pub mod nsh;
+pub mod segments;
 pub mod steering;
 pub mod tcp;
 pub mod udp;

@@ -1,4 +1,5 @@
-//! Neighbour solicitations and advertisements (RFC 4861, sections 4.3, 4.4 and 7).
+//! Neighbour solicitations and advertisements (RFC 4861, sections 4.3, 4.4 and 7), and the checks of all messages of neighbour
+//! discovery.
 //!
 //! ```text
 //!  0          1   2          4          8             24
@@ -17,6 +18,9 @@ pub const PACKET_LENGTH: usize = ipv6::HEADER_LENGTH + MESSAGE_LENGTH + OPTION_L
 /// The group of every node on a link (RFC 4291, section 2.7.1).
 pub const ALL_NODES: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
+const ROUTER_SOLICITATION: u8 = 133;
+const ROUTER_ADVERTISEMENT: u8 = 134;
+const REDIRECT: u8 = 137;
 const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
 const SOURCE_MAC_OPTION: u8 = 1;
@@ -46,21 +50,31 @@ impl Neighbour {
         Neighbour::check(header, message).ok().flatten()
     }
 
-    /// Reads the ICMPv6 message of a checked IPv6 packet, with the checks of RFC 4861, sections 7.1.1 and 7.1.2. Nothing when
-    /// it is another message.
+    /// Reads the ICMPv6 message of a checked IPv6 packet, with the checks of RFC 4861, sections 6.1, 7.1 and 8.1, and of RFC 6980.
+    /// Nothing when it is no solicitation and no advertisement of a neighbour.
     ///
     /// # Errors
     /// Names the check that failed.
     pub fn check(header: &ipv6::Header, message: &[u8]) -> Result<Option<Neighbour>, ParseError> {
-        let (solicitation, wanted) = match message.first() {
-            Some(&SOLICITATION) => (true, SOURCE_MAC_OPTION),
-            Some(&ADVERTISEMENT) => (false, TARGET_MAC_OPTION),
+        // What a later fragment begins with is no type.
+        let later = header.fragment.is_some_and(|fragment| fragment.offset > 0);
+        let Some(&kind) = message.first().filter(|_| !later) else {
+            return Ok(None);
+        };
+        let length = match kind {
+            ROUTER_SOLICITATION => 8,
+            ROUTER_ADVERTISEMENT => 16,
+            SOLICITATION | ADVERTISEMENT => MESSAGE_LENGTH,
+            REDIRECT => 40,
             _ => return Ok(None),
         };
+        if header.fragment.is_some() {
+            return Err(ParseError::NeighbourFragmented);
+        }
         if header.hop_limit != icmpv6::LINK_HOP_LIMIT {
             return Err(ParseError::NeighbourBadHopLimit);
         }
-        let Some((fixed, options)) = message.split_first_chunk::<MESSAGE_LENGTH>() else {
+        let Some((fixed, options)) = message.split_at_checked(length) else {
             return Err(ParseError::NeighbourTruncated);
         };
         if icmpv6::message_checksum(header.source, header.destination, message) != 0 {
@@ -69,10 +83,18 @@ impl Neighbour {
         if fixed[1] != 0 {
             return Err(ParseError::NeighbourBadCode);
         }
+        let wanted = match kind {
+            ADVERTISEMENT => TARGET_MAC_OPTION,
+            _ => SOURCE_MAC_OPTION,
+        };
+        let mac = find_mac(options, wanted)?;
+        if !matches!(kind, SOLICITATION | ADVERTISEMENT) {
+            return check_router(kind, header).map(|()| None);
+        }
         let neighbour = Neighbour {
-            solicitation,
+            solicitation: kind == SOLICITATION,
             target: std::array::from_fn(|i| fixed[8 + i]),
-            mac: find_mac(options, wanted)?,
+            mac,
         };
         neighbour.check_addresses(header, fixed[4] & SOLICITED != 0)?;
         Ok(Some(neighbour))
@@ -83,6 +105,7 @@ impl Neighbour {
         // Who has no address yet asks the target's group, and cannot say where the answer goes.
         let nameless = self.solicitation && header.source == UNSPECIFIED;
         let wrong = self.target[0] == 0xff
+            || self.mac.is_some_and(MacAddress::is_group)
             || nameless
                 && (self.mac.is_some() || header.destination != solicited_node(self.target))
             || !self.solicitation && solicited && for_group;
@@ -156,6 +179,16 @@ fn packet(
     neighbour.write(flags, &mut packet[ipv6::HEADER_LENGTH..]);
     icmpv6::finish_packet(source, destination, icmpv6::LINK_HOP_LIMIT, &mut packet);
     packet
+}
+
+/// What routers say comes from an address of the link (RFC 4861, sections 6.1.2 and 8.1).
+fn check_router(kind: u8, header: &ipv6::Header) -> Result<(), ParseError> {
+    let [first, second, ..] = header.source;
+    let from_link = first == 0xfe && second & 0xc0 == 0x80;
+    match kind {
+        ROUTER_ADVERTISEMENT | REDIRECT if !from_link => Err(ParseError::NeighbourBadAddress),
+        _ => Ok(()),
+    }
 }
 
 fn find_mac(mut options: &[u8], wanted: u8) -> Result<Option<MacAddress>, ParseError> {

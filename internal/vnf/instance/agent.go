@@ -35,6 +35,8 @@ type Deployment struct {
 	Pool []string
 	// Options are those that the VNF declares.
 	Options []*api.VnfOption
+	// Attachment is what the VNF's catalogue entry says, for drivers with several.
+	Attachment api.Attachment
 }
 
 // Placement is a place that the site's instances of a VNF must serve, and how.
@@ -42,6 +44,9 @@ type Placement struct {
 	vnf.Place
 	Customer, Chain string
 	Options         *structpb.Struct
+	// Vnfs is how many VNFs the path has, Paths are its service path identifiers (RFC 8300), forward and reverse; 0 for none.
+	Vnfs  uint32
+	Paths [2]uint32
 }
 
 // Wanted is what the agent shall bring about.
@@ -85,6 +90,10 @@ type Config struct {
 	// Forwarders are the site's, in order; instances are spread over them.
 	Forwarders []string
 	Store      Store
+	// Programs are what instances of the driver "program" run, by VNF: a path and arguments. Directory is where they find their
+	// places, and write.
+	Programs  map[string][]string
+	Directory string
 	// DrainLimit is how long an instance that is to go keeps connections that do not end; an hour where 0.
 	DrainLimit time.Duration
 	// Changed is called, from the agent's goroutine, when what there is has changed.
@@ -235,7 +244,7 @@ func (a *Agent) instance(d Deployment, number int) *instance {
 	in := a.instances[name]
 	if in == nil {
 		in = &instance{name: name, namespace: a.config.Prefix + name, log: a.log.With("instance", name),
-			forwarder: a.config.Forwarders[(number-1)%len(a.config.Forwarders)], since: time.Now()}
+			forwarder: a.config.Forwarders[(number-1)%len(a.config.Forwarders)], since: time.Now(), program: a.program(d, name)}
 		a.instances[name] = in
 	}
 	in.deployment = d
@@ -272,7 +281,7 @@ func (a *Agent) remove(ctx context.Context, in *instance) {
 func (a *Agent) removeUnknown(ctx context.Context, kept map[string]bool) {
 	for _, name := range a.records.instances() {
 		if !kept[name] && a.instances[name] == nil {
-			a.remove(ctx, &instance{name: name, namespace: a.config.Prefix + name, log: a.log})
+			a.remove(ctx, &instance{name: name, namespace: a.config.Prefix + name, log: a.log, program: a.program(Deployment{}, name)})
 		}
 	}
 }

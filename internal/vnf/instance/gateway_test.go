@@ -20,7 +20,7 @@ var (
 	other  = netip.MustParseAddrPort("198.51.100.7:443")
 )
 
-const soon, never = 2 * time.Second, 150 * time.Millisecond
+const soon, never = 30 * time.Second, 150 * time.Millisecond
 
 // firewall has one instance that lets TCP to port 80 through, for two customers with equal addresses.
 func firewall(t *testing.T, port string) *Wanted {

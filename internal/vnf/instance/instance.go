@@ -8,12 +8,14 @@ import (
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/internal/chain"
 	"github.com/switchboard-project/switchboard/internal/hostnet"
 	"github.com/switchboard-project/switchboard/internal/vnf"
 )
@@ -39,6 +41,8 @@ type instance struct {
 	applied  string            // ruleset in force
 	verified time.Time         // when rules and routes were last seen in the kernel
 	health   health
+	program  *program         // of the driver "program"
+	mac      net.HardwareAddr // of a label-aware instance's link
 	placed   map[vnf.Place]bool
 	problems map[vnf.Place]string
 }
@@ -72,11 +76,15 @@ func (in *instance) step(ctx context.Context, site *hostnet.Namespace, r *record
 }
 
 func (in *instance) tryStep(ctx context.Context, site *hostnet.Namespace, r *records, placements []Placement) error {
-	driver := drivers[in.deployment.Driver]
+	driver := driverOf(in.deployment)
 	if driver == nil {
-		return fmt.Errorf("no driver %q; use nftables-firewall, nftables-nat or bridge-filter", in.deployment.Driver)
+		return fmt.Errorf("no driver %q of attachment %s; use one of %s", in.deployment.Driver, in.deployment.Attachment,
+			strings.Join(chain.Drivers, ", "))
 	}
 	if in.handle != nil && !in.handle.Current() {
+		if err := in.program.end(in.handle); err != nil { // it would go on in what was the namespace
+			return err
+		}
 		in.release()
 		in.built, in.lost, in.ports = false, time.Now(), nil
 	}
@@ -112,8 +120,11 @@ func (in *instance) release() {
 }
 
 func (in *instance) links(d *driver) []string {
-	if d.kind == vnf.Transparent {
+	switch {
+	case d.kind == vnf.Transparent:
 		return []string{ingressLink, egressLink}
+	case d.kind.LabelAware():
+		return []string{labelLink}
 	}
 	return []string{gatewayLink}
 }
@@ -125,20 +136,27 @@ func (in *instance) build(site, namespace *hostnet.Namespace, d *driver) error {
 	}
 	ports := map[string]string{}
 	for _, link := range in.links(d) {
-		port, err := ensureLink(site, namespace, link)
+		port, err := ensureLink(site, namespace, link, d.kind.LabelAware())
 		if err != nil {
 			return err
 		}
 		ports[link] = port
 	}
-	prepare := prepareGateway
-	if d.kind == vnf.Transparent {
-		prepare = prepareTransparent
+	var err error
+	switch d.kind {
+	case vnf.Gateway:
+		err = prepareGateway(namespace)
+	case vnf.Transparent:
+		err = prepareTransparent(namespace)
+	default:
+		in.mac, err = prepareLabelAware(namespace)
 	}
-	if err := prepare(namespace); err != nil {
+	if err != nil {
 		return err
 	}
-	in.openProbes(namespace, d)
+	if !d.kind.LabelAware() { // what a program lets through is its own affair
+		in.openProbes(namespace, d)
+	}
 	in.built, in.ports, in.paired, in.applied = true, ports, map[int]bool{}, ""
 	return nil
 }
@@ -153,7 +171,7 @@ func (in *instance) serve(ctx context.Context, namespace *hostnet.Namespace, d *
 	for _, p := range placements {
 		one, err := r.obtain(ctx, in.name, p.Place, d, addresses)
 		if err == nil {
-			err = r.keepOptions(ctx, one, p.Options)
+			err = r.keepPlacement(ctx, one, p, d)
 		}
 		if err != nil {
 			in.problems[p.Place] = fmt.Sprintf("instance %s: %v", in.name, err)
@@ -173,6 +191,9 @@ func (in *instance) serve(ctx context.Context, namespace *hostnet.Namespace, d *
 			return err
 		}
 		slots = append(slots, s)
+	}
+	if d.kind.LabelAware() {
+		return in.program.run(namespace, d.kind, r.of(in.name), in.deployment.Options)
 	}
 	return in.apply(ctx, namespace, d.ruleset(slots))
 }
@@ -241,6 +262,9 @@ func (in *instance) probe(ctx context.Context, namespace *hostnet.Namespace, d *
 			}
 		}
 	}
+	if d.kind.LabelAware() {
+		return nil // that its program runs was seen when it was given its places
+	}
 	if err := in.probeLanes(ctx, namespace, states, d); err != nil || time.Since(in.verified) < verifyEvery {
 		return err
 	}
@@ -290,8 +314,11 @@ func (in *instance) destroy() error {
 		return err
 	}
 	defer namespace.Close()
+	if err := in.program.end(namespace); err != nil {
+		return err
+	}
 	// Whoever is still in the namespace keeps it, but not the links.
-	for _, link := range []string{gatewayLink, ingressLink, egressLink} {
+	for _, link := range []string{gatewayLink, ingressLink, egressLink, labelLink} {
 		if err := namespace.DeleteLink(link); err != nil {
 			return err
 		}
@@ -319,7 +346,7 @@ func (in *instance) status() Status {
 // attachments are the interfaces that exist, as forwarders must know them. Of an instance whose links are gone there are
 // none: a forwarder could not open their ports.
 func (in *instance) attachments(r *records) []vnf.Attachment {
-	d := drivers[in.deployment.Driver]
+	d := driverOf(in.deployment)
 	if d == nil || in.ports == nil {
 		return nil
 	}
@@ -330,10 +357,14 @@ func (in *instance) attachments(r *records) []vnf.Attachment {
 		}
 		a := vnf.Attachment{ID: one.attachmentID(), Instance: in.name, Forwarder: in.forwarder, Place: one.Place, Kind: d.kind,
 			State: vnf.Active, Weight: in.status().Weight, MTU: linkMTU}
-		if d.kind == vnf.Transparent {
+		switch {
+		case d.kind == vnf.Transparent:
 			a.IngressPort, a.EgressPort = in.ports[ingressLink], in.ports[egressLink]
 			a.IngressVLAN, a.EgressVLAN = uint32(vlanOf(one.Index)), uint32(vlanOf(one.Index))
-		} else {
+		case d.kind.LabelAware():
+			a.IngressPort, a.EgressPort = in.ports[labelLink], in.ports[labelLink]
+			a.IngressMAC, a.EgressMAC = in.mac, in.mac
+		default:
 			a.IngressPort, a.EgressPort = in.ports[gatewayLink], in.ports[gatewayLink]
 			a.IngressMAC, _ = net.ParseMAC(one.IngressMAC)
 			a.EgressMAC, _ = net.ParseMAC(one.EgressMAC)

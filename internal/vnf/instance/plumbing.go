@@ -16,14 +16,23 @@ const (
 	ingressLink = "in0" // the two links of a transparent one
 	egressLink  = "out0"
 	bridgeLink  = "br0"
+	labelLink   = "label0" // the one link of a label-aware instance
 )
 
 // linkMTU is the largest IP packet between forwarder and instance, in bytes.
 const linkMTU = 1500
 
+// contextRoom is what a label-aware instance's link takes beside a packet: two labels, or NSH of MD type 1 (RFC 8300 section 2.4).
+const contextRoom = 24
+
 // ensureLink joins the site's namespace to an instance's and returns the name of the site's end. A new link gets a new name, so
-// that a forwarder that had the old one open opens the new one.
-func ensureLink(site, namespace *hostnet.Namespace, inside string) (string, error) {
+// that a forwarder that had the old one open opens the new one. A labelled link carries packets as they are on the wire: a program reads
+// them from a packet socket.
+func ensureLink(site, namespace *hostnet.Namespace, inside string, labelled bool) (string, error) {
+	mtu := linkMTU
+	if labelled {
+		mtu += contextRoom
+	}
 	port, err := namespace.VethPeer(inside, site)
 	if err != nil {
 		return "", err
@@ -34,8 +43,8 @@ func ensureLink(site, namespace *hostnet.Namespace, inside string) (string, erro
 		}
 		port = newPortName()
 	}
-	return port, hostnet.EnsureVeth(hostnet.Interface{Namespace: site, Name: port, MTU: linkMTU, Offloads: true},
-		hostnet.Interface{Namespace: namespace, Name: inside, MTU: linkMTU, Offloads: true})
+	return port, hostnet.EnsureVeth(hostnet.Interface{Namespace: site, Name: port, MTU: mtu, Offloads: !labelled},
+		hostnet.Interface{Namespace: namespace, Name: inside, MTU: mtu, Offloads: !labelled})
 }
 
 // newPortName makes a name that nobody else has, of the 15 characters that Linux allows.
@@ -143,6 +152,15 @@ func removePair(namespace *hostnet.Namespace, index int) error {
 		}
 	}
 	return nil
+}
+
+// prepareLabelAware finds the Ethernet address of a label-aware instance's link.
+func prepareLabelAware(namespace *hostnet.Namespace) (net.HardwareAddr, error) {
+	states, err := namespace.Links()
+	if err == nil && len(states[labelLink].MAC) == 0 {
+		err = fmt.Errorf("interface %s in namespace %s is gone", labelLink, namespace.Name)
+	}
+	return states[labelLink].MAC, err
 }
 
 // A transparent instance is a Linux bridge between two links. Frames carry a VLAN tag per place, which the bridge passes

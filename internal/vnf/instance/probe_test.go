@@ -71,11 +71,25 @@ func TestInstanceThatLetsNothingThroughIsDead(t *testing.T) {
 			a := testAgent(t, newMemory())
 			w := wanted[c.instance](t)
 			stepUntil(t, a, w, stateHealthy, soon)
-			begun := time.Now()
-			inside(t, a, c.instance+"-1", c.injury...)
-			status := stepUntil(t, a, w, stateDead, soon)
-			if took := time.Since(begun); took > time.Second {
-				t.Errorf("dead after %s", took)
+			heal := func() {
+				if c.heal != nil {
+					inside(t, a, c.instance+"-1", c.heal...)
+				}
+				stepUntil(t, a, w, stateHealthy, soon)
+			}
+			var status Status
+			for attempt := 1; ; attempt++ { // a busy machine makes it later, never sooner
+				begun := time.Now()
+				inside(t, a, c.instance+"-1", c.injury...)
+				status = stepUntil(t, a, w, stateDead, soon)
+				took := time.Since(begun)
+				if took <= time.Second {
+					break
+				}
+				if attempt == 4 {
+					t.Fatalf("dead after %s", took)
+				}
+				heal()
 			}
 			if !strings.Contains(status.Reason, c.reason) {
 				t.Errorf("the reason is %q, want %q in it", status.Reason, c.reason)
@@ -88,10 +102,7 @@ func TestInstanceThatLetsNothingThroughIsDead(t *testing.T) {
 			if len(a.last.Attachments) != 2 {
 				t.Errorf("%d attachments", len(a.last.Attachments))
 			}
-			if c.heal != nil {
-				inside(t, a, c.instance+"-1", c.heal...)
-			}
-			stepUntil(t, a, w, stateHealthy, 5*time.Second)
+			heal()
 		})
 	}
 }
@@ -103,11 +114,10 @@ func TestProbesAreNobodysBusiness(t *testing.T) {
 	w := firewall(t, "80")
 	at := serve(t, a, w)
 	forwarder := openWire(t, at[16].IngressPort)
-	for range 4 {
-		step(a, w)
-	}
-	if a.instances["fw-1"].health.well < 4 {
-		t.Fatalf("%d rounds of probes came through", a.instances["fw-1"].health.well)
+	for begun := time.Now(); a.instances["fw-1"].health.well < 4; step(a, w) {
+		if time.Since(begun) > soon {
+			t.Fatalf("%d rounds of probes came through", a.instances["fw-1"].health.well)
+		}
 	}
 	buffer := make([]byte, 2048)
 	for end := time.Now().Add(never); time.Now().Before(end); {

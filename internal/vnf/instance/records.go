@@ -15,7 +15,6 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/switchboard-project/switchboard/internal/bus"
 	"github.com/switchboard-project/switchboard/internal/vnf"
@@ -35,6 +34,11 @@ type record struct {
 	Source netip.Addr `json:"source"`
 	// Options are the chain's for the VNF, as JSON.
 	Options json.RawMessage `json:"options,omitempty"`
+	// Of label-aware instances: whose place it is, how many VNFs its path has, and its service path identifiers.
+	Customer string    `json:"customer,omitempty"`
+	Chain    string    `json:"chain,omitempty"`
+	Vnfs     uint32    `json:"vnfs,omitempty"`
+	Paths    [2]uint32 `json:"paths,omitzero"`
 }
 
 // attachmentID is unique at the site.
@@ -172,17 +176,23 @@ func (r *records) keep(ctx context.Context, one *record) error {
 	return nil
 }
 
-// keepOptions makes the options durable where they changed.
-func (r *records) keepOptions(ctx context.Context, one *record, options *structpb.Struct) error {
-	if proto.Equal(options, one.options()) || options == nil && one.Options == nil {
+// keepPlacement makes a placement's options, and what else an instance is told of it, durable where they changed.
+func (r *records) keepPlacement(ctx context.Context, one *record, p Placement, d *driver) error {
+	changed := *one
+	if d.kind.LabelAware() {
+		changed.Customer, changed.Chain, changed.Vnfs, changed.Paths = p.Customer, p.Chain, p.Vnfs, p.Paths
+	}
+	told := changed.Customer == one.Customer && changed.Chain == one.Chain && changed.Vnfs == one.Vnfs && changed.Paths == one.Paths
+	if told && (proto.Equal(p.Options, one.options()) || p.Options == nil && one.Options == nil) {
 		return nil
 	}
-	text, err := protojson.Marshal(options)
-	if err != nil {
-		return err
+	if p.Options != nil {
+		text, err := protojson.Marshal(p.Options)
+		if err != nil {
+			return err
+		}
+		changed.Options = text
 	}
-	changed := *one
-	changed.Options = text
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.keep(ctx, &changed)

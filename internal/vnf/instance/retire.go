@@ -24,13 +24,14 @@ type note struct {
 	Deployment string            `json:"deployment,omitempty"`
 	VNF        string            `json:"vnf,omitempty"`
 	Driver     string            `json:"driver,omitempty"`
+	Attachment api.Attachment    `json:"attachment,omitempty"`
 	Options    []json.RawMessage `json:"options,omitempty"`
 	// Retired is when it was first wanted no more; zero while it is wanted.
 	Retired time.Time `json:"retired,omitzero"`
 }
 
 func noteOf(d Deployment) (note, error) {
-	n := note{Deployment: d.Name, VNF: d.VNF, Driver: d.Driver}
+	n := note{Deployment: d.Name, VNF: d.VNF, Driver: d.Driver, Attachment: d.Attachment}
 	for _, option := range d.Options {
 		text, err := protojson.Marshal(option)
 		if err != nil {
@@ -43,7 +44,7 @@ func noteOf(d Deployment) (note, error) {
 
 // deployment is what is left of the one that the note is of: no instances that anybody wants.
 func (n note) deployment() Deployment {
-	d := Deployment{Name: n.Deployment, VNF: n.VNF, Driver: n.Driver}
+	d := Deployment{Name: n.Deployment, VNF: n.VNF, Driver: n.Driver, Attachment: n.Attachment}
 	for _, text := range n.Options {
 		option := &api.VnfOption{}
 		if protojson.Unmarshal(text, option) == nil { // written by noteOf
@@ -65,7 +66,7 @@ func (a *Agent) deployments(wanted *Wanted) []Deployment {
 	}
 	var all []Deployment
 	for _, d := range wanted.Deployments {
-		if old, exists := left[d.Name]; exists && (old.VNF != d.VNF || old.Driver != d.Driver) {
+		if old, exists := left[d.Name]; exists && (old.VNF != d.VNF || old.Driver != d.Driver || driverOf(old) != driverOf(d)) {
 			all = append(all, old)
 		} else {
 			all = append(all, d)
@@ -172,6 +173,6 @@ func (r *records) notes() map[string]note {
 }
 
 func equalNotes(a, b note) bool {
-	return a.Deployment == b.Deployment && a.VNF == b.VNF && a.Driver == b.Driver && a.Retired.Equal(b.Retired) &&
+	return a.Deployment == b.Deployment && a.VNF == b.VNF && a.Driver == b.Driver && a.Attachment == b.Attachment && a.Retired.Equal(b.Retired) &&
 		slices.EqualFunc(a.Options, b.Options, func(x, y json.RawMessage) bool { return string(x) == string(y) })
 }

@@ -6,6 +6,7 @@ pub mod over_ports;
 pub mod overheads;
 pub mod speed;
 pub mod tcp;
+pub mod two_cores;
 
 use dpdk::{Environment, Pool};
 use std::time::Duration;

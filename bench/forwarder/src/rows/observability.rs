@@ -27,20 +27,23 @@ const TRACE: usize = 2;
 const CAPTURE: usize = 3;
 /// The latency histogram alone.
 const HISTOGRAM: usize = 4;
+/// A capture of one connection that sends nothing, at every port.
+const CAPTURE_ONE: usize = 5;
 
 /// Measures each of them in turns.
 pub fn measure(bench: &Bench, results: &mut Results) {
     let mut load = Load::new(&bench.pool);
     let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
     subject.open(&mut load, 0, FLOWS);
-    let mut ns = [const { Vec::new() }; 5];
+    let mut ns = [const { Vec::new() }; 6];
     let (mut timer, mut latency) = (Timer::new(), Latency::default());
     for seed in 0..bench.repetitions {
         for (mode, ns) in ns.iter_mut().enumerate() {
             subject.pipeline.trace = (mode == ALL || mode == TRACE).then(trace);
             let (mut capture, captures) = match mode {
-                ALL => watch("another"),
-                CAPTURE => watch("vnf"),
+                ALL => watch(at("another")),
+                CAPTURE => watch(at("vnf")),
+                CAPTURE_ONE => watch(of_one_connection()),
                 _ => (None, None),
             };
             let mut reported = processor_time();
@@ -80,13 +83,26 @@ pub fn measure(bench: &Bench, results: &mut Results) {
     results.figure("trace_cost", cost(ns[TRACE]), "%");
     results.figure("latency_histogram_ns", ns[HISTOGRAM] - off, "ns");
     results.figure("capture_everything_cost", cost(ns[CAPTURE]), "%");
+    results.figure("capture_other_cost", cost(ns[CAPTURE_ONE]), "%");
 }
 
-fn watch(port: &str) -> (Option<Capture>, Option<Captures>) {
-    let filter = Filter {
+fn at(port: &str) -> Filter {
+    Filter {
         port: Some(port.into()),
-        chain: None,
-    };
+        ..Filter::default()
+    }
+}
+
+fn of_one_connection() -> Filter {
+    let request = request();
+    let connections = forwarder::trace::Filter::new(request.r#match.as_ref(), true);
+    Filter {
+        connections: connections.expect("the request is right"),
+        ..Filter::default()
+    }
+}
+
+fn watch(filter: Filter) -> (Option<Capture>, Option<Captures>) {
     let (capture, captures) = Capture::new(filter, 128);
     (Some(capture), Some(captures))
 }
@@ -106,11 +122,15 @@ fn observe(
 
 /// A trace of a connection that sends nothing.
 fn trace() -> Trace {
+    Trace::new(&request()).expect("the request is right")
+}
+
+fn request() -> contract::TraceRequest {
     let port = |number| contract::PortRange {
         first: number,
         last: number,
     };
-    let request = contract::TraceRequest {
+    contract::TraceRequest {
         r#match: Some(contract::Match {
             source_prefixes: vec!["10.200.0.1/32".into()],
             destination_prefixes: vec!["203.0.113.9/32".into()],
@@ -122,6 +142,5 @@ fn trace() -> Trace {
         limit: 10_000,
         duration_ms: 60_000,
         ..Default::default()
-    };
-    Trace::new(&request).expect("the request is right")
+    }
 }

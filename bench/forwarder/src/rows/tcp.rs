@@ -1,8 +1,7 @@
 //! One TCP connection between two network namespaces: through the forwarder, by either kind of port, and through the kernel's
 //! bridge.
 //!
-//! Links of packet sockets are left as they come, with all offloads. An AF_XDP port sees what the sender's kernel left undone,
-//! so those links have no offloads at either end (`ethtool -K ... tx off tso off gso off gro off`).
+//! All links are left as they come, with all offloads.
 
 use super::Bench;
 use crate::clock::median;
@@ -55,14 +54,6 @@ fn build() -> Result<(), String> {
     for command in commands.lines() {
         let words: Vec<&str> = command.split_whitespace().collect();
         run("ip", &words)?;
-    }
-    let off = ["tx", "off", "tso", "off", "gso", "off", "gro", "off"];
-    let [lan, net] = TcpPort::AfXdp.interfaces();
-    for (namespace, interface) in [("a", lan), ("b", net)] {
-        run("ethtool", &[&["-K", interface][..], &off].concat())?;
-        let inner = format!("{interface}0");
-        let words = ["netns", "exec", namespace, "ethtool", "-K", &inner];
-        run("ip", &[&words[..], &off].concat())?;
     }
     Ok(())
 }

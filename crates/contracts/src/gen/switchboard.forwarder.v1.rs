@@ -36,6 +36,31 @@ pub struct RuleSet {
     /// that all choose alike. Empty: zeroes.
     #[prost(bytes = "vec", tag = "11")]
     pub selection_seed: ::prost::alloc::vec::Vec<u8>,
+    /// Hops that connections may still have and that another forwarder took over: their packets go to it.
+    #[prost(message, repeated, tag = "12")]
+    pub moved: ::prost::alloc::vec::Vec<MovedHop>,
+}
+/// MovedHop is an attachment or an edge that this forwarder had, or a peer that is gone, and the peer that has it, or what
+/// it had, now.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct MovedHop {
+    /// Id of a peer of the rule set.
+    #[prost(string, tag = "4")]
+    pub to: ::prost::alloc::string::String,
+    #[prost(oneof = "moved_hop::Hop", tags = "1, 2, 3")]
+    pub hop: ::core::option::Option<moved_hop::Hop>,
+}
+/// Nested message and enum types in `MovedHop`.
+pub mod moved_hop {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Hop {
+        #[prost(string, tag = "1")]
+        Attachment(::prost::alloc::string::String),
+        #[prost(string, tag = "2")]
+        Edge(::prost::alloc::string::String),
+        #[prost(string, tag = "3")]
+        Peer(::prost::alloc::string::String),
+    }
 }
 /// Underlay is the wide-area port and its addresses.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -94,9 +119,12 @@ pub struct Peer {
     pub address: ::prost::alloc::string::String,
     #[prost(enumeration = "Encapsulation", tag = "3")]
     pub encapsulation: i32,
-    /// False while the peer is known to be down: it gets no new flows.
+    /// False while the peer is known to be down: it gets no new flows, and those it has choose again where there is another.
     #[prost(bool, tag = "4")]
     pub alive: bool,
+    /// The peer has been silent for a moment: it gets no new flows, and those it has wait for it.
+    #[prost(bool, tag = "5")]
+    pub away: bool,
 }
 /// Attachment is one VNF instance's pair of interfaces for one service path and
 /// stage. For VNFs that know no labels the interface a packet leaves by names its
@@ -143,6 +171,9 @@ pub struct Attachment {
     pub egress_label: u32,
     #[prost(uint32, tag = "15")]
     pub stage: u32,
+    /// Another forwarder takes the packets that the instance sends. This one only gives it packets.
+    #[prost(bool, tag = "16")]
+    pub passive: bool,
 }
 /// Edge is an edge instance: where a customer's packets enter and leave.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -169,6 +200,9 @@ pub struct Edge {
     /// Largest IP packet of this edge, in bytes.
     #[prost(uint32, tag = "8")]
     pub mtu: u32,
+    /// Another forwarder takes the packets that enter here. This one only sends packets out of it.
+    #[prost(bool, tag = "9")]
+    pub passive: bool,
 }
 /// Classifier maps packets that enter at an edge to a service path.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -494,6 +528,128 @@ impl Direction {
         }
     }
 }
+/// ExportFlowsRequest asks for the next page of a walk over all flow entries ("forwarder.<name>.export").
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ExportFlowsRequest {
+    /// Begin a walk; one that is under way ends. Otherwise the walk goes on.
+    #[prost(bool, tag = "1")]
+    pub begin: bool,
+}
+/// FlowPage holds some flow entries. A connection that is there from the beginning of a walk to its end is in one of its
+/// pages at least once.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FlowPage {
+    #[prost(message, repeated, tag = "1")]
+    pub hops: ::prost::alloc::vec::Vec<FlowHop>,
+    #[prost(message, repeated, tag = "2")]
+    pub places: ::prost::alloc::vec::Vec<FlowPlace>,
+    #[prost(message, repeated, tag = "3")]
+    pub flows: ::prost::alloc::vec::Vec<FlowRecord>,
+    /// Whether there are more pages.
+    #[prost(bool, tag = "4")]
+    pub more: bool,
+}
+/// FlowHop is what entries of a page name as a hop.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FlowHop {
+    #[prost(oneof = "flow_hop::Hop", tags = "1, 2, 3")]
+    pub hop: ::core::option::Option<flow_hop::Hop>,
+}
+/// Nested message and enum types in `FlowHop`.
+pub mod flow_hop {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Hop {
+        /// Id of an attachment.
+        #[prost(string, tag = "1")]
+        Attachment(::prost::alloc::string::String),
+        /// Id of an edge.
+        #[prost(string, tag = "2")]
+        Edge(::prost::alloc::string::String),
+        /// Id of a peer.
+        #[prost(string, tag = "3")]
+        Peer(::prost::alloc::string::String),
+    }
+}
+/// FlowPlace is where a forwarder keeps flow entries.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FlowPlace {
+    #[prost(oneof = "flow_place::Place", tags = "1, 2")]
+    pub place: ::core::option::Option<flow_place::Place>,
+}
+/// Nested message and enum types in `FlowPlace`.
+pub mod flow_place {
+    #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
+    pub enum Place {
+        #[prost(message, tag = "1")]
+        Stage(super::FlowStage),
+        /// Id of an edge.
+        #[prost(string, tag = "2")]
+        Edge(::prost::alloc::string::String),
+    }
+}
+/// FlowStage is a stage of a service path.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FlowStage {
+    /// Even label of the chain.
+    #[prost(uint32, tag = "1")]
+    pub chain_label: u32,
+    #[prost(uint32, tag = "2")]
+    pub egress_label: u32,
+    /// From 1.
+    #[prost(uint32, tag = "3")]
+    pub stage: u32,
+}
+/// FlowRecord is one flow entry.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FlowRecord {
+    /// Position in FlowPage.places.
+    #[prost(uint32, tag = "1")]
+    pub place: u32,
+    /// At a stage: hops towards the ingress and the egress, positions in FlowPage.hops.
+    /// At an edge: the stage that packets which enter are at, a position in FlowPage.places, and their Direction.
+    #[prost(uint32, tag = "2")]
+    pub upstream: u32,
+    #[prost(uint32, tag = "3")]
+    pub downstream: u32,
+    /// Addresses, 4 or 16 bytes, as the place's forward packets bear them.
+    #[prost(bytes = "vec", tag = "4")]
+    pub source: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "vec", tag = "5")]
+    pub destination: ::prost::alloc::vec::Vec<u8>,
+    /// IP protocol number.
+    #[prost(uint32, tag = "6")]
+    pub protocol: u32,
+    #[prost(uint32, tag = "7")]
+    pub source_port: u32,
+    #[prost(uint32, tag = "8")]
+    pub destination_port: u32,
+    /// What the connection's packets showed so far: a number of the flow table's states, 0 to 7.
+    #[prost(uint32, tag = "9")]
+    pub state: u32,
+    /// Seconds since its last packet.
+    #[prost(uint32, tag = "10")]
+    pub idle: u32,
+}
+/// ImportFlowsRequest gives a forwarder a page of a sibling's ("forwarder.<name>.import"). Entries that it has already stay,
+/// but for hops that lead to the sibling: those become what the sibling has there.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ImportFlowsRequest {
+    /// Id of the sibling, "<site>/<forwarder>".
+    #[prost(string, tag = "1")]
+    pub from: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub page: ::core::option::Option<FlowPage>,
+}
+/// ImportFlowsReply says what became of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ImportFlowsReply {
+    /// Entries that were added or changed.
+    #[prost(uint64, tag = "1")]
+    pub taken: u64,
+    /// Entries that found no room.
+    #[prost(uint64, tag = "2")]
+    pub refused: u64,
+}
 /// Status is what a forwarder reports, as the last value of its key, at most once
 /// a second and at least every ten seconds.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -672,6 +828,67 @@ pub struct InjectRequest {
 /// InjectReply says that the packet is on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct InjectReply {}
+/// CaptureRequest asks a forwarder for frames as its ports receive and send them; service
+/// "forwarder.<name>.capture". A session begins with the first request that names it; each request is
+/// answered with the frames since the last. A session that nobody asks for ends after 3 seconds, and
+/// with the beginning of another.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CaptureRequest {
+    /// The session: 1 to 32 bytes, drawn by whoever asks. The fields below count when it begins.
+    #[prost(bytes = "vec", tag = "1")]
+    pub session: ::prost::alloc::vec::Vec<u8>,
+    /// Only frames that hold such packets, in a tunnel the inner one.
+    #[prost(message, optional, tag = "2")]
+    pub r#match: ::core::option::Option<Match>,
+    /// Also packets of the opposite direction of the connections matched.
+    #[prost(bool, tag = "3")]
+    pub both_directions: bool,
+    /// Only packets known to be of this chain; empty: all.
+    #[prost(string, tag = "4")]
+    pub customer: ::prost::alloc::string::String,
+    #[prost(string, tag = "5")]
+    pub chain: ::prost::alloc::string::String,
+    /// Only this port; empty: all.
+    #[prost(string, tag = "6")]
+    pub port: ::prost::alloc::string::String,
+    /// Only frames that ports received, or sent.
+    #[prost(enumeration = "CaptureDirection", tag = "7")]
+    pub direction: i32,
+    /// Bytes of each frame, at most 9216; 0: 128.
+    #[prost(uint32, tag = "8")]
+    pub snap_length: u32,
+    /// End the session; the answer holds what there was still.
+    #[prost(bool, tag = "9")]
+    pub end: bool,
+}
+/// CaptureReply lists frames in the order taken.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct CaptureReply {
+    #[prost(message, repeated, tag = "1")]
+    pub frames: ::prost::alloc::vec::Vec<CapturedFrame>,
+    /// Frames left out since the last reply because they were not asked for in time.
+    #[prost(uint64, tag = "2")]
+    pub lost: u64,
+    /// There are more already.
+    #[prost(bool, tag = "3")]
+    pub more: bool,
+}
+/// CapturedFrame is the beginning of a frame at a port.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct CapturedFrame {
+    #[prost(int64, tag = "1")]
+    pub time_unix_ns: i64,
+    #[prost(string, tag = "2")]
+    pub port: ::prost::alloc::string::String,
+    /// It was sent by the port, not received.
+    #[prost(bool, tag = "3")]
+    pub sent: bool,
+    /// Bytes of the frame.
+    #[prost(uint32, tag = "4")]
+    pub length: u32,
+    #[prost(bytes = "vec", tag = "5")]
+    pub data: ::prost::alloc::vec::Vec<u8>,
+}
 /// TraceReply lists decisions in the order taken.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct TraceReply {
@@ -725,4 +942,35 @@ pub struct TraceHop {
     /// The probe reached an edge and was kept from leaving by it.
     #[prost(bool, tag = "20")]
     pub held: bool,
+}
+/// CaptureDirection says which way frames pass a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum CaptureDirection {
+    /// Both ways.
+    Unspecified = 0,
+    Received = 1,
+    Sent = 2,
+}
+impl CaptureDirection {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "CAPTURE_DIRECTION_UNSPECIFIED",
+            Self::Received => "CAPTURE_DIRECTION_RECEIVED",
+            Self::Sent => "CAPTURE_DIRECTION_SENT",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "CAPTURE_DIRECTION_UNSPECIFIED" => Some(Self::Unspecified),
+            "CAPTURE_DIRECTION_RECEIVED" => Some(Self::Received),
+            "CAPTURE_DIRECTION_SENT" => Some(Self::Sent),
+            _ => None,
+        }
+    }
 }

@@ -1,333 +1,359 @@
 //! Packets that need no decision: their connection is known and so is its way out. Packets alike leave in one run.
 
-use super::{AsOf, Burst, Lane};
+use super::keys::Connections;
+use super::{AsOf, Burst, Lane, Packet};
 use crate::arrival::spend_time_to_live;
-use crate::counters::Drop;
-use crate::exits::{Exit, ExitKind, TUNNEL_V4};
+use crate::counters::{Counters, Drop};
+use crate::exits::{Exit, ExitKind, Exits, TUNNEL_V4};
 use crate::family::Family;
 use crate::frame::Frame;
+use crate::neighbours::Neighbours;
 use crate::pipeline::{Output, Pipeline, ends, flow_direction};
 use crate::plain::Way;
-use crate::registry::HopId;
 use crate::rules::Rules;
-use crate::trace::Trace;
-use flow::{BURST, FlowTable, Found, Work};
+use crate::trace::{Sieve, Trace};
+use flow::{BURST, FlowTable, Hops, Noting, Work};
 use std::ops::Range;
-use wire::{ethernet, tcp};
+use wire::{Addresses, ethernet, tcp};
 
-/// Packets that come one behind the other, by the same way, and leave to the same hop.
-#[derive(Clone, Copy)]
-struct Run {
+/// What sending packets of one family takes.
+struct Ahead<'a, K: Family, T> {
+    rules: &'a Rules,
+    burst: &'a Burst,
+    connections: &'a Connections<K>,
+    table: &'a mut FlowTable<K>,
+    exits: &'a mut Exits,
+    neighbours: &'a Neighbours<T>,
+    counters: &'a mut Counters,
+    trace: Option<(&'a Trace, Sieve)>,
+    now: u32,
+}
+
+/// Packets that come one behind the other by the same way and whose entries say the same, and their way out.
+struct Run<'a, K: Family> {
+    burst: &'a Burst,
+    connections: &'a Connections<K>,
+    table: Noting<'a, K>,
+    trace: Option<(&'a Trace, Sieve)>,
     way: Way,
-    hop: HopId,
-    is_v6: bool,
-    packets: u32,
+    hops: Hops,
+    exit: &'a Exit,
+    labels: u64,
+}
+
+/// [`Run::leave`], compiled for the processor, on its own: its loop needs all registers.
+struct Leave<'a, 'b, K: Family, F, I, const SIMPLE: bool> {
+    run: Run<'a, K>,
+    range: Range<usize>,
+    frames: &'b mut I,
+    list: &'b mut Vec<F>,
+}
+
+impl<K: Family, F: Frame, I: Iterator<Item = F>, const SIMPLE: bool> Work
+    for Leave<'_, '_, K, F, I, SIMPLE>
+{
+    type Output = Gone;
+
+    #[inline(always)]
+    fn run(self) -> Gone {
+        self.run
+            .leave::<F, SIMPLE>(self.range, self.frames, self.list)
+    }
+}
+
+/// What became of a run.
+struct Gone {
+    packets: usize,
     bytes: u64,
-}
-
-/// The runs of a part of a burst.
-pub(super) struct Runs {
-    runs: [Run; BURST],
-    count: usize,
-}
-
-impl Default for Runs {
-    fn default() -> Self {
-        let none = Run {
-            way: Way::default(),
-            hop: HopId(0),
-            is_v6: false,
-            packets: 0,
-            bytes: 0,
-        };
-        Runs {
-            runs: [none; BURST],
-            count: 0,
-        }
-    }
-}
-
-/// [`Pipeline::prepare`], compiled for the processor.
-pub(super) struct Prepare<'a, F> {
-    pub(super) pipeline: &'a mut Pipeline<F>,
-    pub(super) rules: &'a Rules,
-    pub(super) burst: &'a mut Burst,
-    pub(super) range: Range<usize>,
-    pub(super) as_of: AsOf,
-    pub(super) now: u32,
-}
-
-impl<F: Frame> Work for Prepare<'_, F> {
-    type Output = usize;
-
-    #[inline(always)]
-    fn run(self) -> usize {
-        let Prepare {
-            rules,
-            burst,
-            range,
-            as_of,
-            now,
-            ..
-        } = self;
-        self.pipeline.prepare(rules, burst, range, as_of, now)
-    }
-}
-
-/// [`Pipeline::send_prepared`], compiled for the processor.
-pub(super) struct Send<'a, F, I> {
-    pub(super) pipeline: &'a mut Pipeline<F>,
-    pub(super) burst: &'a Burst,
-    pub(super) at: usize,
-    pub(super) frames: &'a mut I,
-    pub(super) out: &'a mut Output<F>,
-}
-
-impl<F: Frame, I: Iterator<Item = F>> Work for Send<'_, F, I> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run(self) {
-        self.pipeline
-            .send_prepared(self.burst, self.at, self.frames, self.out);
-    }
+    /// Those whose buffers had no room.
+    unsent: u64,
 }
 
 impl<F: Frame> Pipeline<F> {
-    /// Counts from the start of `range` the packets that can leave without more ado, notes them in their connections' entries, and
-    /// puts them in runs. The first of the others has its turn then.
+    /// Sends packets from the start of `range`, as many as can leave without more ado; the first of the others has its turn
+    /// then. Returns how many these were.
+    #[allow(clippy::too_many_arguments)]
     #[inline(always)]
-    fn prepare(
+    pub(super) fn go_along(
         &mut self,
         rules: &Rules,
-        burst: &mut Burst,
-        range: Range<usize>,
+        burst: &Burst,
+        mut range: Range<usize>,
         as_of: AsOf,
+        frames: &mut impl Iterator<Item = F>,
         now: u32,
+        out: &mut Output<F>,
     ) -> usize {
-        let Burst {
-            lanes,
-            ways,
-            shapes,
-            slots,
-            edge_slots,
-            v4,
-            v6,
-            runs,
-            ..
-        } = burst;
         let start = range.start;
-        runs.count = 0;
+        range.end = range.end.min(BURST);
         if as_of.moves != self.flow_moves {
             return 0;
         }
-        let sieve = self.trace.as_ref().map(Trace::sieve);
-        let (mut limit, mut last) = (0, None);
-        for at in range.start..range.end.min(BURST) {
-            let slot = usize::from(slots[at]) % BURST;
-            let found = match lanes[at] {
-                Lane::V4 => v4.stages.found[slot],
-                Lane::V6 => v6.stages.found[slot],
-                Lane::Long => None,
-            };
-            let Some(found) = found else {
-                return at - start;
-            };
-            let (way, shape) = (ways[at], shapes[at]);
-            if let Some(sieve) = sieve {
-                let key = &v4.stages.keys[slot];
-                let wanted = match lanes[at] {
-                    Lane::V6 => self.is_traced(&v6.stages.keys[slot], way),
-                    _ if !sieve.lets_through(key.source(), key.destination()) => false,
-                    _ => self.is_traced(key, way),
-                };
-                if wanted {
-                    return at - start;
+        while range.start < range.end {
+            let lane = burst.packets[range.start % BURST].lane;
+            let trace = sifted(&self.trace);
+            let (exits, neighbours) = (&mut self.exits, &self.neighbours);
+            let counters = &mut self.counters;
+            let gone = match lane {
+                Lane::Long => 0,
+                Lane::V4 => Ahead {
+                    rules,
+                    burst,
+                    connections: &burst.v4,
+                    table: &mut self.v4,
+                    exits,
+                    neighbours,
+                    counters,
+                    trace,
+                    now,
                 }
+                .leave(range.clone(), frames, out),
+                Lane::V6 => Ahead {
+                    rules,
+                    burst,
+                    connections: &burst.v6,
+                    table: &mut self.v6,
+                    exits,
+                    neighbours,
+                    counters,
+                    trace,
+                    now,
+                }
+                .leave(range.clone(), frames, out),
+            };
+            if gone == 0 {
+                break;
             }
-            let (towards, origin) = ends(found.hops, way.direction());
-            // A SYN that enters may have to offer less.
-            let is_syn = shape.tcp_flags & tcp::SYN != 0;
-            if origin != way.hop() || (way.entered() && is_syn) {
-                return at - start;
-            }
-            let is_v6 = lanes[at] == Lane::V6;
-            if last != Some((way, towards, is_v6)) {
-                let Some(largest) = self.largest(rules, way, towards) else {
-                    return at - start;
-                };
-                limit = largest;
-                last = Some((way, towards, is_v6));
-                runs.runs[runs.count % BURST] = Run {
-                    way,
-                    hop: towards,
-                    is_v6,
-                    packets: 0,
-                    bytes: 0,
-                };
-                runs.count += 1;
-            }
-            if shape.length > limit {
-                return at - start;
-            }
-            let (direction, flags) = (flow_direction(way.direction()), shape.tcp_flags);
-            let edge_slot = usize::from(edge_slots[at]) % BURST;
-            if is_v6 {
-                let entry = way.entered().then_some(v6.edges.found[edge_slot]);
-                note(&mut self.v6, found, entry.flatten(), flags, direction, now);
-            } else {
-                let entry = way.entered().then_some(v4.edges.found[edge_slot]);
-                note(&mut self.v4, found, entry.flatten(), flags, direction, now);
-            }
-            let run = &mut runs.runs[(runs.count - 1) % BURST];
-            run.packets += 1;
-            run.bytes += u64::from(shape.length);
+            range.start += gone;
         }
-        range.end - start
+        range.start - start
     }
+}
 
-    /// Whether a trace wants a packet.
-    #[cold]
-    fn is_traced<K: Family>(&self, key: &K, way: Way) -> bool {
-        let tuple = key.tuple(way.direction());
-        let mut trace = self.trace.iter();
-        trace.any(|trace| trace.wants(&tuple))
-    }
-
-    /// Bytes of the largest packet that may leave to a hop without more ado; none when there is some.
+impl<K: Family, T> Ahead<'_, K, T> {
+    /// Sends the packets of a range that are like its first, up to one that needs a decision; returns how many.
     #[inline(always)]
-    fn largest(&mut self, rules: &Rules, way: Way, hop: HopId) -> Option<u32> {
-        let direction = way.direction();
-        let neighbours = &self.neighbours;
-        let exit = self.exits.fresh(rules, neighbours, hop, direction)?;
-        if !exit.is_usable || !exit.is_known() {
-            return None;
-        }
-        let (kind, largest) = (exit.kind, exit.mtu);
-        match kind {
-            ExitKind::Attachment => Some(largest),
-            ExitKind::TunnelV4 | ExitKind::TunnelV6 => {
-                self.exits.labels(way.place(), direction, 0)?;
-                Some(largest)
-            }
-            ExitKind::Encoded | ExitKind::Edge | ExitKind::Gone => None,
-        }
-    }
-
-    /// Sends the runs that were prepared, from the packet `at` of the burst, and counts them.
-    #[inline(always)]
-    fn send_prepared(
-        &mut self,
-        burst: &Burst,
-        mut at: usize,
+    fn leave<F: Frame>(
+        self,
+        range: Range<usize>,
         frames: &mut impl Iterator<Item = F>,
         out: &mut Output<F>,
-    ) {
-        for run in &burst.runs.runs[..burst.runs.count.min(BURST)] {
-            let (way, packets) = (run.way, run.packets as usize);
-            if packets == 0 {
-                continue;
-            }
-            self.count_packets(
-                (way.place(), way.direction()),
-                run.hop,
-                way.over_tunnel(),
-                run.packets.into(),
-                run.bytes,
-            );
-            let Some(exit) = self.exits.get(run.hop, way.direction()) else {
-                continue;
+    ) -> usize {
+        let first = self.burst.packets[range.start % BURST];
+        let (way, direction) = (first.way, first.way.direction());
+        let Some(hops) = self.connections.stages.hops(first.slot) else {
+            return 0;
+        };
+        let (towards, origin) = ends(hops, direction);
+        if origin != way.hop() {
+            return 0;
+        }
+        let exits = self.exits;
+        if !is_ready(exits.fresh(self.rules, self.neighbours, towards, direction)) {
+            return 0;
+        }
+        let labels = exits.labels(way.place(), direction, way.loop_guard());
+        let Some(exit) = exits.get(towards, direction) else {
+            return 0;
+        };
+        let labels = match exit.kind {
+            ExitKind::Attachment => 0,
+            _ => match labels {
+                Some(labels) => labels,
+                None => return 0,
+            },
+        };
+        let list = out.list(usize::from(exit.port));
+        list.reserve(range.len());
+        let processor = self.table.processor();
+        let run = Run {
+            burst: self.burst,
+            connections: self.connections,
+            table: self.table.noting(self.now),
+            trace: self.trace,
+            way,
+            hops,
+            exit,
+            labels,
+        };
+        let simple = exit.kind == ExitKind::TunnelV4 && !way.entered();
+        let gone = match simple && self.trace.is_none() {
+            true => processor.run(Leave::<_, _, _, true> {
+                run,
+                range,
+                frames,
+                list,
+            }),
+            false => processor.run(Leave::<_, _, _, false> {
+                run,
+                range,
+                frames,
+                list,
+            }),
+        };
+        let stage = (way.place(), direction);
+        let packets = gone.packets as u64;
+        let counters = self.counters;
+        counters.passed(stage, towards, way.over_tunnel(), packets, gone.bytes);
+        counters.lost(Drop::NoHeadroom, gone.unsent);
+        gone.packets
+    }
+}
+
+/// A trace under way, and its sieve.
+#[inline(always)]
+fn sifted(trace: &Option<Trace>) -> Option<(&Trace, Sieve)> {
+    let trace = trace.as_ref()?;
+    Some((trace, trace.sieve()))
+}
+
+/// Whether packets may take a way out without more ado, as far as it depends on the way alone.
+#[inline(always)]
+fn is_ready(exit: Option<&Exit>) -> bool {
+    exit.is_some_and(|exit| {
+        let kind = match exit.kind {
+            ExitKind::Attachment | ExitKind::TunnelV4 | ExitKind::TunnelV6 => true,
+            ExitKind::Encoded | ExitKind::Edge | ExitKind::Gone => false,
+        };
+        kind && exit.is_usable && exit.is_known()
+    })
+}
+
+impl<K: Family> Run<'_, K> {
+    /// Sends the packets of a range that belong to the run, up to the first that does not. `SIMPLE`: by a tunnel over IPv4,
+    /// without having entered at an edge, while nobody is traced.
+    #[inline(always)]
+    fn leave<F: Frame, const SIMPLE: bool>(
+        mut self,
+        range: Range<usize>,
+        frames: &mut impl Iterator<Item = F>,
+        list: &mut Vec<F>,
+    ) -> Gone {
+        let start = range.start;
+        let packets = self.burst.packets.get(range).unwrap_or_default();
+        let (count, bytes) = self.note::<SIMPLE>(start, packets);
+        let mut unsent = 0;
+        for packet in &packets[..count] {
+            let Some(frame) = frames.next() else {
+                break;
             };
-            let guard = way.loop_guard();
-            let labels = self.exits.labels(way.place(), way.direction(), guard);
-            let list = out.list(usize::from(exit.port));
-            list.reserve(packets);
-            let (mut unsent, labels) = (0, labels.unwrap_or(0));
-            let plainest = exit.kind == ExitKind::TunnelV4 && !run.is_v6 && !way.entered();
-            for (frame, at) in frames.by_ref().take(packets).zip(at..) {
-                let left = match plainest {
-                    true => leave_by_tunnel(burst, at % BURST, exit, labels, frame),
-                    false => leave(burst, at % BURST, exit, labels, frame),
-                };
-                match left {
-                    Some(frame) => list.push(frame),
-                    None => unsent += 1,
-                }
-            }
-            at += packets;
-            for _ in 0..unsent {
-                self.counters.drop(Drop::NoHeadroom.into());
+            let slot = usize::from(packet.slot) % BURST;
+            let framed = match SIMPLE {
+                true => self.tunnelled(packet, slot, frame),
+                false => self.frame(packet, slot, frame),
+            };
+            match framed {
+                Some(frame) => list.push(frame),
+                None => unsent += 1,
             }
         }
+        Gone {
+            packets: count,
+            bytes,
+            unsent,
+        }
     }
-}
 
-/// Notes a packet in its connection's entry, and in that of the edge it entered at.
-#[inline(always)]
-fn note<K: Family>(
-    table: &mut FlowTable<K>,
-    found: Found,
-    at_edge: Option<Found>,
-    tcp_flags: u8,
-    direction: flow::Direction,
-    now: u32,
-) {
-    if let Some(at_edge) = at_edge {
-        let seen = flow::Direction::Forward;
-        table.on_packet(at_edge.position, tcp_flags, seen, now);
-    }
-    table.on_packet(found.position, tcp_flags, direction, now);
-}
-
-/// [`leave`] as most packets do: IPv4 that did not enter at an edge, by a tunnel over IPv4.
-#[inline(always)]
-fn leave_by_tunnel<F: Frame>(
-    burst: &Burst,
-    at: usize,
-    exit: &Exit,
-    labels: u64,
-    mut frame: F,
-) -> Option<F> {
-    let shape = burst.shapes[at];
-    let length = shape.length;
-    if !frame.reframe(usize::from(shape.offset), length as usize, TUNNEL_V4) {
-        return None;
-    }
-    let slot = usize::from(burst.slots[at]) % BURST;
-    let port = burst.v4.stages.ports[slot];
-    exit.write_tunnel_v4(frame.data_mut(), length, port, labels);
-    Some(frame)
-}
-
-/// Puts the header of a way out in front of a packet; nothing when its buffer has no room.
-#[inline(always)]
-fn leave<F: Frame>(burst: &Burst, at: usize, exit: &Exit, labels: u64, mut frame: F) -> Option<F> {
-    let shape = burst.shapes[at];
-    let length = shape.length;
-    let is_v6 = burst.lanes[at] == Lane::V6;
-    if burst.ways[at].entered()
-        && let Some(packet) = frame.data_mut().get_mut(usize::from(shape.offset)..)
-    {
-        spend_time_to_live(packet, is_v6);
-    }
-    if !frame.reframe(usize::from(shape.offset), length as usize, exit.length()) {
-        return None;
-    }
-    let slot = usize::from(burst.slots[at]) % BURST;
-    if exit.kind == ExitKind::Attachment {
-        let ether_type = if is_v6 {
-            ethernet::IPV6
-        } else {
-            ethernet::IPV4
+    /// Counts the packets that belong to the run, up to the first that does not, and their bytes, and notes them in their
+    /// connections' entries. A loop of its own: what it waits for is not the frames.
+    #[inline(always)]
+    fn note<const SIMPLE: bool>(&mut self, start: usize, packets: &[Packet]) -> (usize, u64) {
+        let Some(Packet { lane, .. }) = packets.first().copied() else {
+            return (0, 0);
         };
-        exit.write_ethernet(frame.data_mut(), ether_type);
-    } else {
-        let port = if is_v6 {
-            burst.v6.stages.ports[slot]
-        } else {
-            burst.v4.stages.ports[slot]
-        };
-        exit.write_tunnel(frame.data_mut(), length, port, labels);
+        let (way, limit) = (self.way, self.exit.mtu);
+        let direction = flow_direction(way.direction());
+        let both_ends = |hops: Hops| u32::from(hops.upstream) | u32::from(hops.downstream) << 16;
+        let (wanted, mut bytes) = (both_ends(self.hops), 0);
+        for (count, packet) in packets.iter().enumerate() {
+            if packet.way != way || packet.lane != lane || packet.length > limit {
+                return (count, bytes);
+            }
+            let slot = usize::from(packet.slot) % BURST;
+            let found = match self.connections.stages.found[slot] {
+                Some(found) if both_ends(found.hops) == wanted => found,
+                _ => return (count, bytes),
+            };
+            // A SYN that enters may have to offer less, and any may begin a connection anew.
+            if packet.tcp_flags & tcp::SYN != 0 {
+                return (count, bytes);
+            }
+            if !SIMPLE {
+                if self.is_traced(slot) {
+                    return (count, bytes);
+                }
+                if way.entered() {
+                    self.note_at_edge(start + count, packet.tcp_flags);
+                }
+            }
+            self.table
+                .on_packet(found.position, packet.tcp_flags, direction);
+            bytes += u64::from(packet.length);
+        }
+        (packets.len(), bytes)
     }
-    Some(frame)
+
+    /// Whether a trace wants the packet whose key is at `slot`.
+    #[inline]
+    fn is_traced(&self, slot: usize) -> bool {
+        let Some((trace, sieve)) = self.trace else {
+            return false;
+        };
+        let key = &self.connections.stages.keys[slot];
+        let passes = match key.addresses_of() {
+            Addresses::V4 {
+                source,
+                destination,
+            } => sieve.lets_through(source.into(), destination.into()),
+            Addresses::V6 { .. } => true,
+        };
+        passes && trace.wants(&key.tuple(self.way.direction()))
+    }
+
+    /// Notes a packet in its connection's entry of the edge it entered at.
+    #[inline]
+    fn note_at_edge(&mut self, at: usize, tcp_flags: u8) {
+        let slot = usize::from(self.burst.edge_slots[at % BURST]) % BURST;
+        if let Some(found) = self.connections.edges.found[slot] {
+            let seen = flow::Direction::Forward;
+            self.table.on_packet(found.position, tcp_flags, seen);
+        }
+    }
+
+    /// Puts a tunnel's header over IPv4 in front of a packet; nothing when its buffer has no room.
+    #[inline(always)]
+    fn tunnelled<F: Frame>(&self, packet: &Packet, slot: usize, mut frame: F) -> Option<F> {
+        let (offset, length) = (usize::from(packet.offset), packet.length);
+        let header = frame.reframe_with::<TUNNEL_V4>(offset, length as usize)?;
+        let port = self.connections.stages.ports[slot];
+        self.exit.fill_tunnel_v4(header, length, port, self.labels);
+        Some(frame)
+    }
+
+    /// Puts the header of a way out in front of a packet; nothing when its buffer has no room.
+    #[inline(always)]
+    fn frame<F: Frame>(&self, packet: &Packet, slot: usize, mut frame: F) -> Option<F> {
+        let (offset, length) = (usize::from(packet.offset), packet.length);
+        if self.way.entered()
+            && let Some(packet) = frame.data_mut().get_mut(offset..)
+        {
+            spend_time_to_live(packet, K::V6);
+        }
+        if !frame.reframe(offset, length as usize, self.exit.length()) {
+            return None;
+        }
+        if self.exit.kind == ExitKind::Attachment {
+            let ether_type = if K::V6 {
+                ethernet::IPV6
+            } else {
+                ethernet::IPV4
+            };
+            self.exit.write_ethernet(frame.data_mut(), ether_type);
+        } else {
+            let port = self.connections.stages.ports[slot];
+            let (bytes, labels) = (frame.data_mut(), self.labels);
+            self.exit.write_tunnel(bytes, length, port, labels);
+        }
+        Some(frame)
+    }
 }

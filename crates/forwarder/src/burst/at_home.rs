@@ -1,6 +1,6 @@
 //! Which packets of a burst are at home with this worker, and parting them from the others.
 
-use crate::pipeline::{Away, Errand};
+use crate::pipeline::{AwayFrames, Errand};
 use flow::BURST;
 
 /// What was found out about the homes of a burst's plain packets. Of use only where there are several workers.
@@ -57,19 +57,15 @@ impl AtHome {
         port: usize,
         received: impl Iterator<Item = F>,
         staying: &mut Vec<F>,
-        away: &mut Vec<Away<F>>,
+        away: &mut AwayFrames<F>,
     ) {
         for (position, frame) in received.enumerate() {
             if self.away >> position & 1 == 0 {
                 staying.push(frame);
                 continue;
             }
-            away.push(Away {
-                worker: usize::from(self.workers[position % BURST]),
-                errand: Errand::Steer,
-                port,
-                frame,
-            });
+            let worker = usize::from(self.workers[position % BURST]);
+            away.push(worker, Errand::Steer, port, frame);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The keys of a burst's packets, looked up together. A key's position is that of what was found of it.
 
 use crate::family::Family;
-use flow::{BURST, FETCH, FlowTable, Found, Lookups};
+use flow::{BURST, FlowTable, Found, Hops, Lookups};
 
 /// Ports worked out together.
 const AT_ONCE: usize = 8;
@@ -19,7 +19,7 @@ pub(super) struct Keys<K: Family> {
     pub(super) found: [Option<Found>; BURST],
     /// Outer UDP source ports of what is looked up at stages.
     pub(super) ports: [u16; BURST],
-    /// Positions in the burst.
+    /// Positions in the burst, of those that [`Keys::push_of`] has added.
     pub(super) packets: [u8; BURST],
     pub(super) count: usize,
 }
@@ -43,24 +43,30 @@ impl<K: Family> Keys<K> {
 
     /// Adds the key of a packet; returns its position.
     #[inline(always)]
-    pub(super) fn push(&mut self, key: K, packet: usize) -> u8 {
+    pub(super) fn push(&mut self, key: K) -> u8 {
         let at = self.count % BURST;
         self.keys[at] = key;
-        self.packets[at] = packet as u8;
         self.count += 1;
         at as u8
     }
 
-    /// Asks memory for the entries of keys, once enough of them have come.
+    /// The same, and notes which packet of the burst it is.
     #[inline(always)]
-    pub(super) fn fetch_some(&mut self, table: &FlowTable<K>) {
-        if self.count >= self.lookups.count() + FETCH {
-            self.fetch(table);
+    pub(super) fn push_of(&mut self, key: K, packet: usize) {
+        let at = self.push(key);
+        self.packets[usize::from(at) % BURST] = packet as u8;
+    }
+
+    /// Asks memory for the entries of keys that have come since.
+    #[inline(always)]
+    pub(super) fn fetch(&mut self, table: &FlowTable<K>) {
+        if self.count > self.lookups.count() {
+            self.fetch_new(table);
         }
     }
 
     #[inline(never)]
-    pub(super) fn fetch(&mut self, table: &FlowTable<K>) {
+    fn fetch_new(&mut self, table: &FlowTable<K>) {
         let new = self.lookups.count()..self.count.min(BURST);
         if let Some(keys) = self.keys.get(new) {
             table.fetch(keys, &mut self.lookups);
@@ -88,6 +94,12 @@ impl<K: Family> Keys<K> {
         }
     }
 
+    /// The hops of the connection found of a key.
+    #[inline(always)]
+    pub(super) fn hops(&self, slot: u8) -> Option<Hops> {
+        self.found[usize::from(slot) % BURST].map(|found| found.hops)
+    }
+
     /// A key and what was found of it.
     #[inline(always)]
     pub(super) fn get(&self, slot: u8) -> (&K, Option<Found>) {
@@ -102,5 +114,18 @@ impl<K: Family> Connections<K> {
             stages: Keys::new(none),
             edges: Keys::new(none),
         }
+    }
+
+    #[inline(always)]
+    pub(super) fn clear(&mut self) {
+        self.stages.clear();
+        self.edges.clear();
+    }
+
+    /// [`Keys::fetch`] of both.
+    #[inline(always)]
+    pub(super) fn fetch(&mut self, table: &FlowTable<K>) {
+        self.stages.fetch(table);
+        self.edges.fetch(table);
     }
 }

@@ -146,7 +146,7 @@ mod tests {
     ) -> (Arc<FlowFiles>, Vec<Ipv4Table>) {
         let config = Config::new(8 << 20, [secret; 16]);
         let tables = (config, config);
-        let (files, _) = FlowFiles::open(directory, workers, &tables, 7).unwrap();
+        let (files, _) = FlowFiles::open(directory, workers, &tables, false, || 7).unwrap();
         let files = Arc::new(files);
         let table = |worker| {
             Place::Files(files.clone(), worker)

@@ -1,3 +1,4 @@
+mod moved;
 mod paths;
 
 use super::classifier::classifiers;
@@ -48,6 +49,7 @@ pub fn compile(
     compiler.edges()?;
     compiler.attachments()?;
     compiler.paths()?;
+    compiler.moved()?;
     Ok(compiler.rules)
 }
 
@@ -85,6 +87,8 @@ impl<'a> Compiler<'a> {
                 transparent: HashMap::default(),
                 label_aware: HashMap::default(),
                 has_attachments: false,
+                passive_edges: HashMap::default(),
+                has_passive: false,
             });
         }
         Ok(())
@@ -190,6 +194,7 @@ impl<'a> Compiler<'a> {
             address,
             next_hop,
             alive: peer.alive,
+            away: peer.away,
             inner_mtu: underlay.mtu - template.overhead(),
             template,
         })
@@ -238,7 +243,12 @@ impl<'a> Compiler<'a> {
                 Hop::Edge(hop),
             )?;
             *slot(&mut self.rules.places, place.index()) = Some(Place::Edge(id));
-            if self.rules.ports[port].edges.insert(vlan, id).is_some() {
+            let port_of_edge = &mut self.rules.ports[port];
+            let edges = match edge.passive {
+                true => &mut port_of_edge.passive_edges,
+                false => &mut port_of_edge.edges,
+            };
+            if edges.insert(vlan, id).is_some() {
                 return Err(RuleError::new(
                     field + ".vlan",
                     format!(
@@ -283,6 +293,10 @@ impl<'a> Compiler<'a> {
             )?;
             for (side, port, vlan, mac) in sides {
                 let port = &mut self.rules.ports[port];
+                if attachment.passive {
+                    port.has_passive = true;
+                    continue;
+                }
                 port.has_attachments = true;
                 let other = match kind {
                     AttachmentKind::Gateway => port.gateways.insert((vlan, mac), (id, side)),

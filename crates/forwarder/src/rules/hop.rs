@@ -162,8 +162,10 @@ pub struct PeerHop {
     pub address: IpAddr,
     /// Who on the underlay port's link gets packets for it.
     pub next_hop: IpAddr,
-    /// Whether it is known to be up.
+    /// Whether it is known to be up; connections that have it choose again otherwise.
     pub alive: bool,
+    /// Whether it has been silent for a moment: it gets no new connections.
+    pub away: bool,
     /// Outer headers; the destination's Ethernet address is filled in when it is known.
     pub template: TunnelTemplate,
     /// Bytes of the largest inner packet.

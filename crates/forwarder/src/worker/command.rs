@@ -2,6 +2,7 @@
 
 use crate::capture::Capture;
 use crate::counters::Counters;
+use crate::exchange::{Entry, Import, Imported};
 use crate::handover::{Bell, PortWorkers};
 use crate::latency::Latency;
 use crate::ports::Queue;
@@ -29,6 +30,20 @@ pub enum Command {
         request: contract::InjectRequest,
         /// Gets why it cannot be.
         done: Sender<Result<(), String>>,
+    },
+    /// Go on with a walk over all flow entries, or begin one; gets what it met, and whether there is more.
+    Export {
+        /// Begin one.
+        begin: bool,
+        /// Gets the entries.
+        to: Sender<(Vec<Entry>, bool)>,
+    },
+    /// Take entries of another forwarder.
+    Import {
+        /// The entries.
+        entries: Vec<Import>,
+        /// Gets what became of them.
+        done: Sender<Imported>,
     },
     /// Begin a capture; another one under way ends.
     Capture(Capture),
@@ -82,6 +97,8 @@ pub struct Report {
     pub counters: Counters,
     /// Connections in the tables.
     pub flow_entries: u64,
+    /// Entries that the tables have slots for.
+    pub flow_entries_limit: u64,
     /// Entries that use each hop.
     pub hop_flows: HashMap<HopId, u64>,
     /// Entries of each place.
@@ -99,6 +116,7 @@ impl Report {
     pub fn add(&mut self, other: Report) {
         self.counters.add(&other.counters);
         self.flow_entries += other.flow_entries;
+        self.flow_entries_limit += other.flow_entries_limit;
         for (hop, flows) in other.hop_flows {
             *self.hop_flows.entry(hop).or_default() += flows;
         }

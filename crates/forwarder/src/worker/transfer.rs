@@ -1,30 +1,36 @@
 //! Between ports and packet buffers.
 
+use super::rooms::Rooms;
+use crate::buffers::Buffers;
 use crate::counters::{Counters, Drop};
 use crate::pipeline::Output;
 use crate::ports::Queue;
-use dpdk::{KnownThread, Mbuf, Pool};
-use packet_socket::{BATCH, Frame, Outgoing, Scratch, Socket};
+use dpdk::{KnownThread, Mbuf};
+use packet_socket::{BATCH, Outgoing, Socket};
+use wire::segments::{self, Segments};
+
+/// Bytes of a frame that a device is given to send at most: some copy it into a buffer of their own and do not look.
+const DEVICE_LIMIT: usize = 2_048;
 
 /// What moving packets needs: buffers.
 pub(super) struct Transfer {
-    pool: Pool,
-    scratch: Scratch,
+    buffers: Buffers,
+    rooms: Rooms,
     segment: Vec<u8>,
 }
 
 impl Transfer {
-    pub(super) fn new(pool: Pool) -> Transfer {
+    pub(super) fn new(buffers: Buffers) -> Transfer {
         Transfer {
-            pool,
-            scratch: Scratch::default(),
+            buffers,
+            rooms: Rooms::new(buffers),
             segment: Vec::new(),
         }
     }
 
     /// To be called by the thread that moves packets, which keeps what it gets.
     pub(super) fn register_thread(&self) -> Option<KnownThread> {
-        self.pool.register_thread()
+        self.buffers.pool().register_thread()
     }
 
     /// Receives a burst behind what is in `burst`; returns how many packets there were, also such as are dropped here.
@@ -37,46 +43,28 @@ impl Transfer {
     ) -> usize {
         match queue {
             Queue::Device(queue) => queue.receive(burst),
-            Queue::Socket(socket) => self.receive_socket(socket, burst, counters),
-        }
-    }
-
-    fn receive_socket(
-        &mut self,
-        socket: &mut Socket,
-        burst: &mut Vec<Mbuf>,
-        counters: &mut Counters,
-    ) -> usize {
-        let (pool, segment) = (self.pool, &mut self.segment);
-        let result = socket.receive(&mut self.scratch, |frame| {
-            let Frame { bytes, segments } = frame;
-            let mut take = |bytes: &[u8]| match buffer(pool, bytes) {
-                Ok(mbuf) => burst.push(mbuf),
-                Err(drop) => counters.drop(drop.into()),
-            };
-            match segments {
-                None => take(bytes),
-                Some(segments) => segments.cut(bytes, segment, |segment| take(segment)),
+            Queue::AfXdp(queue) => {
+                let before = burst.len();
+                let received = queue.receive(burst);
+                for frame in &mut burst[before..] {
+                    segments::finish_checksum(frame.data_mut());
+                }
+                received
             }
-        });
-        // A port that is down has nothing to receive; its state is the control thread's to watch.
-        let received = result.unwrap_or_default();
-        for _ in 0..received.refused {
-            counters.drop(Drop::OffloadUnknown.into());
+            Queue::Socket(socket) => self.rooms.receive(socket, burst, counters),
         }
-        received.frames + received.refused
     }
 
     /// A frame in a buffer.
     #[cold]
-    pub(super) fn buffer(&self, bytes: &[u8]) -> Result<Mbuf, Drop> {
-        buffer(self.pool, bytes)
+    pub(super) fn hold(&self, bytes: &[u8]) -> Result<Mbuf, Drop> {
+        self.buffers.hold(bytes)
     }
 
     /// Puts frames that were made in ordinary memory into buffers.
     #[cold]
     pub(super) fn fill(&mut self, output: &mut Output<Mbuf>, counters: &mut Counters) {
-        output.merge(|bytes| match buffer(self.pool, bytes) {
+        output.merge(|bytes| match self.buffers.hold(bytes) {
             Ok(mbuf) => Some(mbuf),
             Err(drop) => {
                 counters.drop(drop.into());
@@ -85,34 +73,59 @@ impl Transfer {
         });
     }
 
-    /// Sends packets and empties the list; returns how many the port took.
+    /// Makes frames such as a queue takes: only sockets take those of several segments and long ones.
+    #[inline]
+    pub(super) fn fit(&mut self, queue: &Queue, frames: &mut Vec<Mbuf>, counters: &mut Counters) {
+        let fits = |frame: &Mbuf| frame.segment_size() == 0 && frame.data().len() <= DEVICE_LIMIT;
+        if !matches!(queue, Queue::Socket(_)) && !frames.iter().all(fits) {
+            self.cut(frames, counters);
+        }
+    }
+
+    /// Cuts frames of several segments, and drops those that are still too long.
+    #[cold]
+    fn cut(&mut self, frames: &mut Vec<Mbuf>, counters: &mut Counters) {
+        for frame in std::mem::take(frames) {
+            let size = frame.segment_size();
+            let mut take = |made: Result<Mbuf, Drop>| match made {
+                Ok(made) if made.data().len() <= DEVICE_LIMIT => frames.push(made),
+                Ok(_) => counters.drop(Drop::FrameTooLong.into()),
+                Err(drop) => counters.drop(drop.into()),
+            };
+            match Segments::of_frame(frame.data(), size) {
+                None if size == 0 => take(Ok(frame)),
+                None => take(Err(Drop::OffloadUnknown)),
+                Some(segments) => {
+                    segments.cut(frame.data(), 0, &mut self.segment, |segment| {
+                        take(self.buffers.hold(segment));
+                        true
+                    });
+                }
+            }
+        }
+    }
+
+    /// Sends packets such as the port takes ([`Transfer::fit`]) and empties the list; returns how many it took.
     #[inline]
     pub(super) fn send(&mut self, queue: &mut Queue, frames: &mut Vec<Mbuf>) -> usize {
         match queue {
-            Queue::Device(queue) => queue.send(frames),
-            Queue::Socket(socket) => {
-                let mut sent = 0;
-                for batch in frames.chunks(BATCH) {
-                    let nothing = Outgoing {
-                        bytes: &[],
-                        segments: None,
-                    };
-                    let mut outgoing = [nothing; BATCH];
-                    for (out, mbuf) in outgoing.iter_mut().zip(batch) {
-                        out.bytes = mbuf.data();
-                    }
-                    sent += socket.send(&outgoing[..batch.len()]).frames;
-                }
-                sent
-            }
+            Queue::Device(queue) | Queue::AfXdp(queue) => queue.send(frames),
+            Queue::Socket(socket) => send_by_socket(socket, frames),
         }
     }
 }
 
-fn buffer(pool: Pool, bytes: &[u8]) -> Result<Mbuf, Drop> {
-    let mut mbuf = pool.allocate().ok_or(Drop::NoBuffer)?;
-    match mbuf.set(bytes) {
-        true => Ok(mbuf),
-        false => Err(Drop::FrameTooLong),
+fn send_by_socket(socket: &mut Socket, frames: &[Mbuf]) -> usize {
+    let mut sent = 0;
+    for batch in frames.chunks(BATCH) {
+        let mut outgoing = [Outgoing::default(); BATCH];
+        for (out, mbuf) in outgoing.iter_mut().zip(batch) {
+            *out = Outgoing {
+                bytes: mbuf.data(),
+                segment_size: mbuf.segment_size(),
+            };
+        }
+        sent += socket.send(&outgoing[..batch.len()]).frames;
     }
+    sent
 }

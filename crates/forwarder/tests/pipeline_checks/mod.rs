@@ -7,7 +7,8 @@
 //! platform 1 │ site 1 │ step … │ step …
 //! step:  0ppp pppb  length 2  bytes …   a frame at port p; b: the next frame belongs to the same burst
 //!        10ss ssss                      s seconds pass
-//!        11-- --vv                      rules variant v come into force
+//!        110- --vv                      rules variant v come into force
+//!        111- ----  size 1              the next frame is of segments of 8 times that size
 //! ```
 
 mod rule_sets;
@@ -62,8 +63,13 @@ pub fn run(input: &[u8]) {
                 forwarder.pass(u32::from(step & 0x3f));
                 after
             }
-            _ => {
+            _ if step & 0x20 == 0 => {
                 forwarder.change(usize::from(step & 3));
+                after
+            }
+            _ => {
+                let (size, after) = after.split_first().unwrap_or((&0, &[]));
+                forwarder.segment_size = u16::from(*size) * 8;
                 after
             }
         };
@@ -82,6 +88,8 @@ struct Forwarder {
     next: u64,
     burst: Vec<Tracked>,
     burst_port: usize,
+    /// Of the next frame.
+    segment_size: u16,
 }
 
 /// What the counters say.
@@ -90,6 +98,7 @@ struct Account {
     drops: u64,
     ends: u64,
     fragmented: u64,
+    segmented: u64,
 }
 
 fn account(counters: &Counters) -> Account {
@@ -101,6 +110,7 @@ fn account(counters: &Counters) -> Account {
         drops: counters.drop_total(),
         ends: ENDS.iter().map(|name| event(name)).sum(),
         fragmented: event("fragmented"),
+        segmented: event("segmented"),
     }
 }
 
@@ -123,6 +133,7 @@ impl Forwarder {
             next: 0,
             burst: Vec::new(),
             burst_port: 0,
+            segment_size: 0,
         };
         forwarder.change(0);
         forwarder
@@ -155,8 +166,9 @@ impl Forwarder {
             .min(LONGEST)
             .min(after.len());
         let (bytes, after) = after.split_at(length);
-        self.burst
-            .push(Tracked::new(bytes, self.next, &self.living));
+        let frame = Tracked::new(bytes, self.next, &self.living);
+        let size = std::mem::take(&mut self.segment_size);
+        self.burst.push(frame.of_segments(size));
         self.next += 1;
         if step & 1 == 0 {
             self.arrive();
@@ -211,11 +223,17 @@ impl Forwarder {
     fn check_ends(&self, destroyed: u64, before: Account, after: Account) {
         let drops = after.drops - before.drops;
         let fragmented = after.fragmented - before.fragmented;
-        let ends = after.ends - before.ends + fragmented + drops;
+        let segmented = after.segmented - before.segmented;
+        let ends = after.ends - before.ends + fragmented + segmented + drops;
         let drops_now: Vec<_> = self.pipeline.counters.drops().collect();
-        // Of a frame that was cut, a fragment may find no place to wait; it is a packet and a drop of its own.
+        // Of a frame that was cut, a fragment may find no place to wait; it is a packet and a drop of its own. So is a segment,
+        // which may be cut again.
+        let parts = match segmented {
+            0 => fragmented.min(drops),
+            _ => fragmented + drops,
+        };
         assert!(
-            destroyed <= ends && ends <= destroyed + fragmented.min(drops),
+            destroyed <= ends && ends <= destroyed + parts,
             "{destroyed} frames are gone, {ends} are accounted for: {drops_now:?}"
         );
     }

@@ -40,6 +40,12 @@ impl Tracked {
         }
     }
 
+    /// The same frame, to be cut into segments of `size` bytes of payload.
+    pub fn of_segments(mut self, size: u16) -> Tracked {
+        self.frame = HeapFrame::of_segments(self.frame.data(), size);
+        self
+    }
+
     /// Its number.
     pub fn number(&self) -> u64 {
         self.number
@@ -70,5 +76,11 @@ impl Frame for Tracked {
     }
     fn take_stripped_vlan(&mut self) -> Option<u16> {
         self.frame.take_stripped_vlan()
+    }
+    fn is_ordinary(&self) -> bool {
+        self.frame.is_ordinary()
+    }
+    fn segment_size(&self) -> u16 {
+        self.frame.segment_size()
     }
 }

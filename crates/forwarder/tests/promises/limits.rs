@@ -206,16 +206,13 @@ fn packets_wait_for_a_neighbour_and_are_given_up_when_it_stays_silent() {
     for _ in 0..40 {
         assert!(network.send(&chain.ingress, &sent).is_empty());
     }
-    assert_eq!(
-        network.drops(),
-        BTreeMap::from([("neighbour_unresolved", 8)])
-    );
+    assert_eq!(network.drops(), BTreeMap::from([("neighbour_crowded", 8)]));
     for _ in 0..5 {
         network.tick();
     }
     assert_eq!(
         network.drops(),
-        BTreeMap::from([("neighbour_unresolved", 40)])
+        BTreeMap::from([("neighbour_crowded", 8), ("neighbour_unresolved", 32)])
     );
     network.silent = false;
     assert_eq!(network.send(&chain.ingress, &sent).len(), 1);

@@ -160,6 +160,7 @@ impl Plan {
                     encapsulation: self.encapsulations[(site + other) % self.encapsulations.len()]
                         .into(),
                     alive: true,
+                    ..Default::default()
                 })
                 .collect(),
             attachments,
@@ -259,6 +260,7 @@ impl Chain {
                     .collect(),
             }],
             mtu: 1500,
+            ..Default::default()
         }
     }
 
@@ -308,6 +310,7 @@ impl Chain {
             chain_label: self.label,
             egress_label: self.egress_label,
             stage: position as u32 + 1,
+            ..Default::default()
         }
     }
 

@@ -1,19 +1,20 @@
 use super::*;
-use wire::{IpPacket, MacAddress};
+use wire::{IpPacket, MacAddress, ethernet, ipv4, ipv6, tcp, udp};
 
 const PAYLOAD: usize = 4_000;
 
 /// A frame of several segments as the kernel hands it over: checksum fields hold anything.
 fn frame(v6: bool, tcp: bool, vlan: u16) -> Vec<u8> {
     let transport: Vec<u8> = if tcp {
-        let flags = CWR | tcp::FIN | tcp::ACK | 0x08;
+        let flags = 0x80 | tcp::FIN | tcp::ACK | 0x08;
         let mut header = vec![
             0x10, 0, 0, 80, 0xff, 0xff, 0xff, 0, 0, 0, 0, 9, 0x60, flags, 1, 0, 0, 0, 0, 0,
         ];
         header.extend([1, 1, 1, 1]);
         header
     } else {
-        vec![0x10, 0, 0, 53, 0, 0, 0, 0]
+        let [high, low] = ((PAYLOAD + 8) as u16).to_be_bytes();
+        vec![0x10, 0, 0, 53, high, low, 0, 0]
     };
     let payload: Vec<u8> = (0..PAYLOAD).map(|i| (i * 7) as u8).collect();
     let protocol = if tcp { tcp::PROTOCOL } else { udp::PROTOCOL };
@@ -72,57 +73,9 @@ fn transport_checksum_is_right(packet: &[u8], parsed: &IpPacket) -> bool {
 }
 
 #[test]
-fn segments_hold_the_payload_in_order_with_right_headers() {
-    for (v6, tcp, vlan) in [
-        (false, true, 0),
-        (true, true, 7),
-        (false, false, 7),
-        (true, false, 0),
-    ] {
-        let mut whole = frame(v6, tcp, vlan);
-        let segments = description(&whole, v6, tcp)
-            .complete(&mut whole, 0)
-            .unwrap()
-            .unwrap();
-        assert_eq!(segments.count(whole.len()), 3);
-        let (mut payload, mut number) = (Vec::new(), 0u16);
-        segments.cut(&whole, &mut Vec::new(), |segment| {
-            let ip = ethernet::Header::parse(segment).unwrap();
-            assert_eq!(ip.vlan, vlan);
-            let packet = &segment[ip.length..];
-            let parsed = IpPacket::parse(packet).unwrap();
-            assert_eq!(parsed.length, packet.len());
-            assert!(packet.len() <= segments.longest());
-            assert!(transport_checksum_is_right(packet, &parsed));
-            if !v6 {
-                let header = ipv4::Header::parse(packet).unwrap();
-                assert_eq!(header.identification, 0xffff_u16.wrapping_add(number));
-            }
-            let transport = &packet[parsed.transport_offset..];
-            if tcp {
-                let sequence = u32::from_be_bytes(transport[4..8].try_into().unwrap());
-                assert_eq!(sequence, 0xffff_ff00_u32.wrapping_add(payload.len() as u32));
-                assert_eq!(transport[13] & (tcp::FIN | 0x08) != 0, number == 2);
-                assert_eq!(transport[13] & CWR != 0, number == 0);
-                payload.extend_from_slice(&transport[24..]);
-            } else {
-                payload.extend_from_slice(&transport[8..]);
-            }
-            number += 1;
-        });
-        assert_eq!(number, 3);
-        assert!(whole.ends_with(&payload) && payload.len() == PAYLOAD);
-    }
-}
-
-#[test]
 fn an_unfilled_checksum_is_filled() {
     for (v6, tcp) in [(false, true), (true, true), (false, false), (true, false)] {
         let mut frame = frame(v6, tcp, 0);
-        if !tcp {
-            let at = frame.len() - PAYLOAD - 4;
-            frame[at..at + 2].copy_from_slice(&((PAYLOAD + 8) as u16).to_be_bytes());
-        }
         let mut description = description(&frame, v6, tcp);
         description.kind = 0;
         let start = usize::from(description.checksum_start);
@@ -131,7 +84,7 @@ fn an_unfilled_checksum_is_filled() {
         let protocol = if tcp { tcp::PROTOCOL } else { udp::PROTOCOL };
         let pseudo = checksum::pseudo_header(&frame[addresses], protocol, frame.len() - start);
         frame[at..at + 2].copy_from_slice(&checksum::fold(pseudo).to_be_bytes());
-        assert_eq!(description.complete(&mut frame, 0), Some(None));
+        assert_eq!(description.complete(&mut frame, 0), Some(0));
         let packet = &frame[14..];
         assert!(transport_checksum_is_right(
             packet,
@@ -191,11 +144,27 @@ fn descriptions_that_do_not_fit_the_frame_are_refused() {
 }
 
 #[test]
-fn a_description_survives_its_bytes_and_segments_their_description() {
-    let mut whole = frame(true, true, 0);
-    let given = description(&whole, true, true);
-    assert_eq!(Description::from_bytes(&given.to_bytes()), given);
-    let segments = given.complete(&mut whole, 0).unwrap().unwrap();
-    let again = segments.moved(4).moved(-4).describe();
-    assert_eq!(again.complete(&mut whole, 0), Some(Some(segments)));
+fn a_description_survives_its_bytes_and_a_frame_on_its_way() {
+    for (v6, tcp) in [(false, true), (true, true), (false, false), (true, false)] {
+        let mut whole = frame(v6, tcp, 0);
+        let given = description(&whole, v6, tcp);
+        assert_eq!(Description::from_bytes(&given.to_bytes()), given);
+        assert_eq!(given.complete(&mut whole, 0), Some(1_400));
+        let segments = Segments::of_frame(&whole, 1_400).unwrap();
+        let again = Description::of(&segments, 1_400);
+        let congestion = if tcp { CONGESTION_NOTIFIED } else { 0 };
+        assert_eq!(again.kind, given.kind | congestion);
+        assert_eq!(usize::from(again.header_length), whole.len() - PAYLOAD);
+        assert_eq!(
+            (again.checksum_start, again.checksum_offset),
+            (given.checksum_start, given.checksum_offset)
+        );
+        // The field holds what the kernel expects: the sum of the pseudo-header, of the whole length.
+        let start = usize::from(given.checksum_start);
+        let at = start + usize::from(given.checksum_offset);
+        let addresses = if v6 { 22..54 } else { 26..34 };
+        let protocol = if tcp { tcp::PROTOCOL } else { udp::PROTOCOL };
+        let pseudo = checksum::pseudo_header(&whole[addresses], protocol, whole.len() - start);
+        assert_eq!(whole[at..at + 2], checksum::fold(pseudo).to_be_bytes());
+    }
 }

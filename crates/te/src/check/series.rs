@@ -117,6 +117,16 @@ pub fn read(
 
 /// Checks the routes of every matrix against its demands, and the change between consecutive ones.
 pub fn check(model: &Model, matrices: &[Matrix], result: &SeriesFile) -> Report {
+    check_telling(model, matrices, result, &|_| {})
+}
+
+/// As [`check`]; `told` hears after every matrix what share of them is done.
+pub fn check_telling(
+    model: &Model,
+    matrices: &[Matrix],
+    result: &SeriesFile,
+    told: &dyn Fn(f64),
+) -> Report {
     let network = Network::of(model);
     let mut total = Report {
         violations: Vec::new(),
@@ -169,6 +179,7 @@ pub fn check(model: &Model, matrices: &[Matrix], result: &SeriesFile) -> Report 
             ));
         }
         before = Some(now);
+        told((i + 1) as f64 / matrices.len() as f64);
     }
     if let Some(bound) = result
         .bound

@@ -22,6 +22,8 @@ pub struct SurvivalFile {
     pub sites: bool,
     /// What the plan says of each failure.
     pub failures: Vec<FailureFile>,
+    /// Links or sites for whose failure it says that it does not provide, since it was cut short.
+    pub not_covered: Vec<usize>,
 }
 
 /// One failure of a plan.
@@ -73,17 +75,7 @@ pub fn read(document: &Value, model: &Model) -> Result<SurvivalFile, InputError>
         let place = list.index(i);
         let fields = Fields::of(place, value, &known)?;
         let id = fields.text("failed")?;
-        let found = if sites {
-            model.sites.iter().position(|s| s.id == id)
-        } else {
-            model.links.iter().position(|l| l.id == id)
-        };
-        let failed = found.ok_or_else(|| {
-            let message = format!("there is no {against} '{id}' in the model");
-            place
-                .name("failed")
-                .error(Reason::DanglingReference, message)
-        })?;
+        let failed = find(model, sites, id, place.name("failed"))?;
         failures.push(FailureFile {
             failed,
             value: fields.not_negative("value")?,
@@ -96,11 +88,48 @@ pub fn read(document: &Value, model: &Model) -> Result<SurvivalFile, InputError>
         normal,
         sites,
         failures,
+        not_covered: not_covered(&root, model, sites)?,
     })
+}
+
+fn find(model: &Model, sites: bool, id: &str, place: Place<'_>) -> Result<usize, InputError> {
+    let (kind, found) = if sites {
+        ("site", model.sites.iter().position(|s| s.id == id))
+    } else {
+        ("link", model.links.iter().position(|l| l.id == id))
+    };
+    found.ok_or_else(|| {
+        let message = format!("there is no {kind} '{id}' in the model");
+        place.error(Reason::DanglingReference, message)
+    })
+}
+
+/// The failures that a plan does not provide for; only one that was cut short may have any.
+fn not_covered(root: &Fields<'_>, model: &Model, sites: bool) -> Result<Vec<usize>, InputError> {
+    let place = root.place.name("not_covered");
+    if root.optional("not_covered").is_none() {
+        return Ok(Vec::new());
+    }
+    let status = root.text("status")?;
+    if !["interrupted", "time-limit"].contains(&status) {
+        let message = format!("is for plans that were cut short, and the status is '{status}'");
+        return Err(place.error(Reason::Contradiction, message));
+    }
+    let list = root.list("not_covered")?.iter().enumerate();
+    let read = |(i, value): (usize, &Value)| {
+        let place = place.index(i);
+        find(model, sites, place.text(value)?, place)
+    };
+    list.map(read).collect()
 }
 
 /// Checks the normal state and the state after every failure at the plan's value.
 pub fn check_all(model: &Model, plan: &SurvivalFile) -> Report {
+    check_telling(model, plan, &|_| {})
+}
+
+/// As [`check_all`]; `told` hears after every state what share of them is done.
+pub fn check_telling(model: &Model, plan: &SurvivalFile, told: &dyn Fn(f64)) -> Report {
     let mut report = check(model, &plan.normal);
     let before = Network::of(model);
     let mut covered = HashSet::new();
@@ -126,6 +155,14 @@ pub fn check_all(model: &Model, plan: &SurvivalFile) -> Report {
                 .into_iter()
                 .map(|v| format!("after the failure of {name}: {v}")),
         );
+        told((i + 1) as f64 / plan.failures.len() as f64);
+    }
+    for &failed in &plan.not_covered {
+        covered.extend(if plan.sites {
+            vec![failed]
+        } else {
+            fibre(model, failed)
+        });
     }
     let all = if plan.sites {
         model.sites.len()

@@ -3,22 +3,35 @@
 //! A chain with restricted routes is given its lowest-latency allowed route by all of them.
 
 use super::Heuristic;
-use super::state::{Costs, State};
+use super::nearest::{self, Nearest};
+use super::state::{Costs, State, Used};
+use super::watch::Watch;
 use crate::instance::{Commodity, Instance, Route};
 use crate::kernel::{Scratch, cheapest};
-use crate::solution::{Flow, Objective, loads, tightest};
+use crate::solution::{Flow, Objective, loads, tightest, value};
 use crate::tables::{IMPOSSIBLE, Tables};
 
 /// Steps of the search for the largest factor that COMPUTE-AWARE carries.
 const BISECTIONS: usize = 30;
 
+/// A remainder smaller than this share of a chain's demand counts as carried.
+const CARRIED: f64 = 1e-9;
+
 /// Every commodity whole on the route that the heuristic gives it, in order.
-pub fn whole(instance: &Instance, heuristic: Heuristic) -> Vec<Flow> {
+pub fn whole(instance: &Instance, heuristic: Heuristic, watch: &Watch<'_>) -> Vec<Flow> {
     let mut state = State::new(instance, Costs::for_objective(Objective::Scale), false);
     let latency = latency_tables(instance);
     let mut scratch = Scratch::default();
     let mut flows = Vec::new();
     for (index, commodity) in instance.commodities.iter().enumerate() {
+        if watch.is_over_at(index) {
+            return with_nearest(instance, flows);
+        }
+        watch.report(
+            index,
+            index as f64 / instance.commodities.len() as f64,
+            || f64::NAN,
+        );
         let Some(route) = choose(
             instance,
             heuristic,
@@ -39,16 +52,50 @@ pub fn whole(instance: &Instance, heuristic: Heuristic) -> Vec<Flow> {
     flows
 }
 
+/// The flows of the first commodities, and each other one whole on its nearest route; empty where one has none.
+fn with_nearest(instance: &Instance, mut flows: Vec<Flow>) -> Vec<Flow> {
+    let mut nearest = Nearest::new(instance);
+    for index in flows.len()..instance.commodities.len() {
+        match nearest.route(instance, &instance.commodities[index]) {
+            Some(route) => flows.push(Flow {
+                commodity: index,
+                route,
+                fraction: 1.0,
+            }),
+            None => return Vec::new(),
+        }
+    }
+    flows
+}
+
 /// Commodities in order, each as far as its route has room; COMPUTE-AWARE and ONEHOP route the remainder again.
-pub fn fill(instance: &Instance, heuristic: Heuristic, objective: Objective) -> Vec<Flow> {
+pub fn fill(
+    instance: &Instance,
+    heuristic: Heuristic,
+    objective: Objective,
+    watch: &Watch<'_>,
+) -> Vec<Flow> {
     let mut state = State::new(instance, Costs::for_objective(objective), true);
     let latency = latency_tables(instance);
     let mut scratch = Scratch::default();
     let mut flows: Vec<Flow> = Vec::new();
+    let mut used = Used::default();
+    let count = instance.commodities.len();
     for (index, commodity) in instance.commodities.iter().enumerate() {
+        if watch.is_over_at(index) {
+            let rest: Vec<usize> = (index..count).collect();
+            nearest::fill(instance, &mut state, &rest, &mut used, &mut flows);
+            break;
+        }
+        watch.report(index, index as f64 / count as f64, || match objective {
+            Objective::Throughput => value(instance, objective, &flows),
+            // What only some chains travel is nobody's latency.
+            Objective::Latency | Objective::Scale => f64::NAN,
+        });
+        let used = used.of(instance, commodity.chain);
         let mut left = 1.0;
-        let mut used = instance.routes_of(commodity.chain, &flows);
-        while left > 1e-9 {
+        let mut filled: Vec<usize> = Vec::new();
+        while left > CARRIED {
             let Some(route) = choose(
                 instance,
                 heuristic,
@@ -62,9 +109,10 @@ pub fn fill(instance: &Instance, heuristic: Heuristic, objective: Objective) -> 
             if !used.allows(&route) {
                 break;
             }
-            let (share, limit) = state.room(instance, commodity, &route, left);
+            let needs = state.needs(instance, commodity, &route);
+            let (share, limit) = state.room(instance, &needs, left);
             if share > 0.0 {
-                state.add(instance, commodity, &route, share);
+                state.put(instance, &needs, share);
                 used.insert(&route);
                 flows.push(Flow {
                     commodity: index,
@@ -79,8 +127,14 @@ pub fn fill(instance: &Instance, heuristic: Heuristic, objective: Objective) -> 
             }
             let again = matches!(heuristic, Heuristic::ComputeAware | Heuristic::OneHop);
             match limit {
-                Some(row) if again && (heuristic == Heuristic::OneHop || row >= instance.links) => {
+                // A row that limits twice is not seen as full: the same route would be found for ever.
+                Some(row)
+                    if again
+                        && !filled.contains(&row)
+                        && (heuristic == Heuristic::OneHop || row >= instance.links) =>
+                {
                     state.fill_up(instance, row);
+                    filled.push(row);
                 }
                 _ => break,
             }
@@ -109,12 +163,8 @@ fn choose(
         heuristic != Heuristic::ComputeAware
             || (instance.capacity[row] - state.load[row]) > 1e-9 * load
     };
-    hop_by_hop(instance, commodity, |z, from, site| {
+    hop_by_hop(instance, commodity, |z, from, (site, row)| {
         let vnf = &instance.vnfs[instance.stage_vnf[commodity.stage(z)] as usize];
-        let row = instance.vnf_row(
-            instance.stage_vnf[commodity.stage(z)] as usize,
-            site as usize,
-        )?;
         let load = vnf.load_per_mbps * instance.handled(commodity, z);
         let site_row = instance.links + site as usize;
         if !enough(row, load) || !enough(site_row, load) {
@@ -134,11 +184,12 @@ fn choose(
     })
 }
 
-/// Chooses site after site by `cost(stage, place before, site)`; the nearest ends come from a list's first.
-fn hop_by_hop(
+/// Chooses site after site by `cost(stage, place before, (site, row of the VNF there))`; the nearest ends come from a
+/// list's first.
+pub(super) fn hop_by_hop(
     instance: &Instance,
     commodity: &Commodity,
-    cost: impl Fn(usize, u32, u32) -> Option<f64>,
+    cost: impl Fn(usize, u32, (u32, usize)) -> Option<f64>,
 ) -> Option<Route> {
     let source = instance.sources(commodity)[0];
     let sink = instance.sinks(commodity)[0];
@@ -149,7 +200,7 @@ fn hop_by_hop(
         let candidates = vnf
             .deployments
             .iter()
-            .filter_map(|&(site, _)| cost(z, at, site).map(|c| (c, site)));
+            .filter_map(|&(site, row)| cost(z, at, (site, row as usize)).map(|c| (c, site)));
         let (_, site) = candidates.min_by(|a, b| a.0.total_cmp(&b.0))?;
         sites.push(site);
         at = instance.site_place[site as usize];
@@ -169,22 +220,26 @@ fn hop_by_hop(
 }
 
 /// COMPUTE-AWARE's routes depend on the demand; the best over a search of the factor is kept.
-pub fn compute_aware_scale(instance: &Instance) -> Vec<Flow> {
+pub fn compute_aware_scale(instance: &Instance, watch: &Watch<'_>) -> Vec<Flow> {
     let latency = latency_tables(instance);
-    let mut best = whole(instance, Heuristic::Anycast);
+    let mut best = whole(instance, Heuristic::Anycast, watch);
     let (_, utilization) = tightest(instance, &loads(instance, &best));
     if utilization <= 0.0 || !utilization.is_finite() {
         return best;
     }
     let mut low = 1.0 / utilization;
     let mut high = 0.0;
-    for _ in 0..BISECTIONS {
+    for step in 0..BISECTIONS {
+        if watch.is_over_at(0) {
+            break;
+        }
+        watch.report(0, step as f64 / BISECTIONS as f64, || low);
         let factor = if high == 0.0 {
             low * 2.0
         } else {
             (low * high).sqrt()
         };
-        match at_factor(instance, &latency, factor) {
+        match at_factor(instance, &latency, factor, watch) {
             Some((flows, value)) if value >= factor => {
                 low = value;
                 best = flows;
@@ -200,23 +255,28 @@ pub fn compute_aware_scale(instance: &Instance) -> Vec<Flow> {
 
 /// All commodities at a factor on all demands, each at the nearest site with room for it; and the factor these
 /// routes carry.
-fn at_factor(instance: &Instance, latency: &Tables, factor: f64) -> Option<(Vec<Flow>, f64)> {
+fn at_factor(
+    instance: &Instance,
+    latency: &Tables,
+    factor: f64,
+    watch: &Watch<'_>,
+) -> Option<(Vec<Flow>, f64)> {
     let mut load = vec![0.0; instance.rows()];
     let mut scratch = Scratch::default();
     let mut flows = Vec::new();
     for (index, commodity) in instance.commodities.iter().enumerate() {
+        if watch.is_over_at(index) {
+            return None;
+        }
         let route = if commodity.limits.is_some() {
             (cheapest(instance, latency, commodity, &mut scratch) < IMPOSSIBLE)
                 .then(|| scratch.route())?
         } else {
-            hop_by_hop(instance, commodity, |z, from, site| {
+            hop_by_hop(instance, commodity, |z, from, (site, row)| {
                 let index = instance.stage_vnf[commodity.stage(z)] as usize;
                 let need =
                     factor * instance.vnfs[index].load_per_mbps * instance.handled(commodity, z);
-                let rows = [
-                    instance.vnf_row(index, site as usize)?,
-                    instance.links + site as usize,
-                ];
+                let rows = [row, instance.links + site as usize];
                 if rows.iter().any(|&r| load[r] + need > instance.capacity[r]) {
                     return None;
                 }

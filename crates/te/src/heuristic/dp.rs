@@ -1,9 +1,11 @@
 //! SB-DP: every chain over the route that is cheapest at the loads it finds.
 
-use super::state::{Costs, State, UsedRoutes};
+use super::nearest::{self, Nearest};
+use super::state::{Costs, State, Used, UsedRoutes};
+use super::watch::Watch;
 use crate::instance::{Instance, Route};
 use crate::kernel::Scratch;
-use crate::solution::{Flow, loads, tightest};
+use crate::solution::{Flow, Objective, loads, tightest, value};
 
 /// A remainder smaller than this share of a chain's demand counts as carried.
 const CARRIED: f64 = 1e-9;
@@ -12,30 +14,40 @@ const CARRIED: f64 = 1e-9;
 const SWEEPS: usize = 3;
 
 /// Routes chains in order into the capacity that is left; what must be carried goes first.
-pub fn fill(instance: &Instance, costs: Costs) -> Vec<Flow> {
+pub fn fill(
+    instance: &Instance,
+    costs: Costs,
+    objective: Objective,
+    watch: &Watch<'_>,
+) -> Vec<Flow> {
     let mut state = State::new(instance, costs, true);
     let mut flows = Vec::with_capacity(instance.commodities.len());
     let mut scratch = Scratch::default();
-    for mandatory in [true, false] {
-        for commodity in (0..instance.commodities.len())
-            .filter(|&c| instance.commodities[c].mandatory == mandatory)
-        {
-            fill_one(instance, &mut state, commodity, &mut scratch, &mut flows);
+    let mut used = Used::default();
+    let mut order: Vec<usize> = (0..instance.commodities.len()).collect();
+    order.sort_by_key(|&c| !instance.commodities[c].mandatory);
+    for (at, &index) in order.iter().enumerate() {
+        if watch.is_over_at(at) {
+            nearest::fill(instance, &mut state, &order[at..], &mut used, &mut flows);
+            break;
         }
+        let used = used.of(instance, instance.commodities[index].chain);
+        carry(
+            instance,
+            &mut state,
+            index,
+            1.0,
+            used,
+            &mut scratch,
+            &mut flows,
+        );
+        watch.report(at, at as f64 / order.len() as f64, || match objective {
+            Objective::Throughput => value(instance, objective, &flows),
+            // What only some chains travel is nobody's latency.
+            Objective::Latency | Objective::Scale => f64::NAN,
+        });
     }
     flows
-}
-
-/// Carries as much of one commodity as fits, route after route.
-fn fill_one(
-    instance: &Instance,
-    state: &mut State,
-    index: usize,
-    scratch: &mut Scratch,
-    flows: &mut Vec<Flow>,
-) {
-    let used = instance.routes_of(instance.commodities[index].chain, flows);
-    carry(instance, state, index, 1.0, used, scratch, flows);
 }
 
 /// Routes one commodity at the present loads: the routes, and the rows that ran out on the way, if any did.
@@ -56,9 +68,11 @@ pub fn route_share(
     share: f64,
     scratch: &mut Scratch,
 ) -> (Vec<Flow>, Vec<usize>) {
-    let used = instance.routes_of(instance.commodities[index].chain, &[]);
+    let mut used = UsedRoutes::none(instance, instance.commodities[index].chain);
     let mut flows = Vec::new();
-    let limits = carry(instance, state, index, share, used, scratch, &mut flows);
+    let limits = carry(
+        instance, state, index, share, &mut used, scratch, &mut flows,
+    );
     (flows, limits)
 }
 
@@ -68,7 +82,7 @@ fn carry(
     state: &mut State,
     index: usize,
     share: f64,
-    mut used: UsedRoutes,
+    used: &mut UsedRoutes,
     scratch: &mut Scratch,
     flows: &mut Vec<Flow>,
 ) -> Vec<usize> {
@@ -80,9 +94,10 @@ fn carry(
         if !used.allows(&route) {
             break;
         }
-        let (share, limit) = state.room(instance, commodity, &route, left);
+        let needs = state.needs(instance, commodity, &route);
+        let (share, limit) = state.room(instance, &needs, left);
         if share > 0.0 {
-            state.add(instance, commodity, &route, share);
+            state.put(instance, &needs, share);
             used.insert(&route);
             flows.push(Flow {
                 commodity: index,
@@ -92,12 +107,13 @@ fn carry(
             left -= share;
         }
         match limit {
-            // The row is full but for rounding: say so, or the same route would be found again.
-            Some(row) => {
+            // The row is full but for rounding: say so, or the same route would be found again. Traffic so thin that a full
+            // row does not cost enough would find it all the same.
+            Some(row) if !limits.contains(&row) => {
                 state.fill_up(instance, row);
                 limits.push(row);
             }
-            None => break,
+            _ => break,
         }
     }
     if left > CARRIED && limits.is_empty() {
@@ -107,26 +123,27 @@ fn carry(
 }
 
 /// Routes every chain whole, then re-routes each at the loads of all others; keeps the best sweep.
-pub fn spread(instance: &Instance, costs: Costs) -> Vec<Flow> {
-    let mut scratch = Scratch::default();
+pub fn spread(instance: &Instance, costs: Costs, watch: &Watch<'_>) -> Vec<Flow> {
     let mut state = State::new(instance, costs, false);
-    state.set_reference(instance, reference_guess(instance));
+    state.set_reference(instance, reference_guess(instance, watch));
     let mut routes: Vec<Option<Route>> = vec![None; instance.commodities.len()];
     let mut best: (f64, Vec<Flow>) = (f64::INFINITY, Vec::new());
     for sweep in 0..=SWEEPS {
-        for (index, commodity) in instance.commodities.iter().enumerate() {
-            if let Some(route) = &routes[index] {
-                state.add(instance, commodity, route, -1.0);
+        let count = routes.len() as f64;
+        let report = |piece: usize| {
+            let done = (sweep as f64 + piece as f64 / count) / (SWEEPS + 1) as f64;
+            watch.report(piece, done, || 1.0 / best.0)
+        };
+        match spread_once(instance, &mut state, &mut routes, watch, report) {
+            Swept::Whole => {}
+            Swept::Stuck => return Vec::new(),
+            // A routing that is half re-routed is no worse an answer than any; the best sweep may be better.
+            Swept::Stopped if sweep == 0 => {
+                if !complete(instance, &mut routes) {
+                    return Vec::new();
+                }
             }
-            if state.route(instance, commodity, &mut scratch).is_none() {
-                return Vec::new();
-            }
-            if !routes[index].as_ref().is_some_and(|r| scratch.is(r)) {
-                routes[index] = Some(scratch.route());
-            }
-            if let Some(route) = &routes[index] {
-                state.add(instance, commodity, route, 1.0);
-            }
+            Swept::Stopped => {}
         }
         let flows: Vec<Flow> = routes
             .iter()
@@ -143,6 +160,9 @@ pub fn spread(instance: &Instance, costs: Costs) -> Vec<Flow> {
         if utilization < best.0 {
             best = (utilization, flows);
         }
+        if watch.was_cut_short() {
+            break;
+        }
         if sweep < SWEEPS {
             state.set_reference(instance, best.0);
         }
@@ -150,8 +170,57 @@ pub fn spread(instance: &Instance, costs: Costs) -> Vec<Flow> {
     best.1
 }
 
+/// How a sweep over all chains ended.
+enum Swept {
+    Whole,
+    /// A chain has no route.
+    Stuck,
+    Stopped,
+}
+
+/// Routes every chain at the loads of all others.
+fn spread_once(
+    instance: &Instance,
+    state: &mut State,
+    routes: &mut [Option<Route>],
+    watch: &Watch<'_>,
+    report: impl Fn(usize),
+) -> Swept {
+    let mut scratch = Scratch::default();
+    for (index, commodity) in instance.commodities.iter().enumerate() {
+        if watch.is_over_at(index) {
+            return Swept::Stopped;
+        }
+        if let Some(route) = &routes[index] {
+            state.add(instance, commodity, route, -1.0);
+        }
+        if state.route(instance, commodity, &mut scratch).is_none() {
+            return Swept::Stuck;
+        }
+        if !routes[index].as_ref().is_some_and(|r| scratch.is(r)) {
+            routes[index] = Some(scratch.route());
+        }
+        if let Some(route) = &routes[index] {
+            state.add(instance, commodity, route, 1.0);
+        }
+        report(index);
+    }
+    Swept::Whole
+}
+
+/// Gives chains that have no route yet their nearest; false where one has none.
+fn complete(instance: &Instance, routes: &mut [Option<Route>]) -> bool {
+    let mut nearest = Nearest::new(instance);
+    for (route, commodity) in routes.iter_mut().zip(&instance.commodities) {
+        if route.is_none() {
+            *route = nearest.route(instance, commodity);
+        }
+    }
+    routes.iter().all(Option::is_some)
+}
+
 /// A first guess of the tightest row's utilisation: that of routes by hop count, spread evenly.
-fn reference_guess(instance: &Instance) -> f64 {
+fn reference_guess(instance: &Instance, watch: &Watch<'_>) -> f64 {
     let mut state = State::new(
         instance,
         Costs {
@@ -167,7 +236,10 @@ fn reference_guess(instance: &Instance) -> f64 {
     let mut total = 0.0;
     for (index, commodity) in instance.commodities.iter().enumerate() {
         total += commodity.demand;
-        if index % step == 0 && state.route(instance, commodity, &mut scratch).is_some() {
+        if index % step == 0
+            && !watch.clock.is_over()
+            && state.route(instance, commodity, &mut scratch).is_some()
+        {
             sampled += commodity.demand;
             state.add(instance, commodity, &scratch.route(), 1.0);
         }

@@ -6,16 +6,19 @@
 
 mod baseline;
 mod dp;
+mod nearest;
 mod state;
-
-use std::time::Instant;
+mod watch;
 
 use crate::error::Infeasible;
 use crate::instance::Instance;
+use crate::lp::{Monitor, Options};
 use crate::model::Model;
 use crate::solution::{Flow, Objective, Solution, Status, value};
 pub use dp::{route_one, route_share};
+pub(crate) use nearest::Nearest;
 pub use state::{Costs, State};
+use watch::Watch;
 
 /// A heuristic of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +35,10 @@ pub enum Heuristic {
     ComputeAware,
 }
 
-/// Routes all commodities of an instance.
+/// Routes all commodities of an instance. Of the options only the time limit counts.
+///
+/// An answer that is cut short gives the chains that are left the nearest sites: under scale whatever the load, so that
+/// every chain has a route; otherwise as far as there is room.
 ///
 /// # Errors
 /// Under scale: a chain without any route, or demands that load nothing, so that no factor is the largest.
@@ -41,16 +47,21 @@ pub fn solve(
     instance: &Instance,
     heuristic: Heuristic,
     objective: Objective,
+    options: &Options,
+    monitor: &Monitor<'_>,
 ) -> Result<Solution, Infeasible> {
-    let start = Instant::now();
+    let watch = Watch::new(options, monitor);
+    let costs = Costs::for_objective(objective);
     let flows = match (heuristic, objective) {
-        (Heuristic::Dp, Objective::Scale) => dp::spread(instance, Costs::for_objective(objective)),
-        (Heuristic::ComputeAware, Objective::Scale) => baseline::compute_aware_scale(instance),
-        (_, Objective::Scale) => baseline::whole(instance, heuristic),
-        (Heuristic::Dp, _) => dp::fill(instance, Costs::for_objective(objective)),
-        _ => baseline::fill(instance, heuristic, objective),
+        (Heuristic::Dp, Objective::Scale) => dp::spread(instance, costs, &watch),
+        (Heuristic::ComputeAware, Objective::Scale) => {
+            baseline::compute_aware_scale(instance, &watch)
+        }
+        (_, Objective::Scale) => baseline::whole(instance, heuristic, &watch),
+        (Heuristic::Dp, _) => dp::fill(instance, costs, objective, &watch),
+        _ => baseline::fill(instance, heuristic, objective, &watch),
     };
-    let solution = finish(instance, objective, flows, start);
+    let solution = finish(instance, objective, flows, &watch);
     if objective == Objective::Scale && !solution.value.is_finite() {
         let routed: std::collections::HashSet<usize> =
             solution.flows.iter().map(|f| f.commodity).collect();
@@ -66,24 +77,24 @@ pub fn solve(
     Ok(solution)
 }
 
-fn finish(instance: &Instance, objective: Objective, flows: Vec<Flow>, start: Instant) -> Solution {
-    let mut carried = vec![0.0; instance.commodities.len()];
-    for flow in &flows {
-        carried[flow.commodity] += flow.fraction;
-    }
-    let complete =
-        |(c, share): (usize, &f64)| !instance.commodities[c].mandatory || *share >= 1.0 - 1e-9;
-    let status = if carried.iter().enumerate().all(complete) {
-        Status::Feasible
-    } else {
-        Status::Partial
-    };
-    Solution {
-        status,
+fn finish(
+    instance: &Instance,
+    objective: Objective,
+    flows: Vec<Flow>,
+    watch: &Watch<'_>,
+) -> Solution {
+    let mut solution = Solution {
+        status: Status::Feasible,
         objective,
         value: value(instance, objective, &flows),
         bound: None,
-        seconds: start.elapsed().as_secs_f64(),
+        seconds: watch.clock.elapsed().as_secs_f64(),
         flows,
+    };
+    if watch.was_cut_short() {
+        solution.status = watch.clock.ended(Status::Feasible);
+    } else if solution.leaves_demand(instance) {
+        solution.status = Status::Partial;
     }
+    solution
 }

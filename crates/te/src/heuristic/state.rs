@@ -1,8 +1,10 @@
 //! Loads as they are, and the cost tables that follow from them, kept up to date route by route.
 
+use std::collections::HashMap;
+
 use crate::instance::{Commodity, Instance, Route};
 use crate::kernel::{Scratch, cheapest};
-use crate::solution::{Flow, Objective};
+use crate::solution::Objective;
 use crate::tables::{BLOCKED, IMPOSSIBLE, Tables};
 use crate::utilization::{piece, slope};
 
@@ -58,24 +60,32 @@ pub struct State {
     slopes: Vec<f64>,
     price: Vec<f64>,
     tables: Tables,
-    users: LinkUsers,
+    users: Users,
 }
 
-/// The pairs of nodes whose traffic crosses each link.
+/// What the tables have to be brought up to date for when a row's price changes: of a link the pairs of nodes whose
+/// traffic crosses it, of a site or a VNF at a site the VNFs and the place.
 #[derive(Debug, Clone)]
-struct LinkUsers {
+struct Users {
     offset: Vec<u32>,
     pairs: Vec<(u32, u32)>,
 }
 
-impl LinkUsers {
+impl Users {
     fn new(instance: &Instance) -> Self {
-        let mut users = vec![Vec::new(); instance.links];
+        let mut users = vec![Vec::new(); instance.rows()];
         for from in 0..instance.nodes {
             for to in 0..instance.nodes {
                 for (link, _) in instance.network.path(from, to) {
                     users[link].push((from as u32, to as u32));
                 }
+            }
+        }
+        for (vnf, sites) in instance.vnfs.iter().enumerate() {
+            for &(site, row) in &sites.deployments {
+                let user = (vnf as u32, instance.site_place[site as usize]);
+                users[instance.links + site as usize].push(user);
+                users[row as usize].push(user);
             }
         }
         let mut offset = vec![0];
@@ -87,8 +97,8 @@ impl LinkUsers {
         Self { offset, pairs }
     }
 
-    fn of(&self, link: usize) -> &[(u32, u32)] {
-        &self.pairs[self.offset[link] as usize..self.offset[link + 1] as usize]
+    fn of(&self, row: usize) -> &[(u32, u32)] {
+        &self.pairs[self.offset[row] as usize..self.offset[row + 1] as usize]
     }
 }
 
@@ -113,7 +123,7 @@ impl State {
             slopes: (0..=last).map(|p| slope(p, costs.growth)).collect(),
             price: vec![0.0; instance.rows()],
             tables: Tables::default(),
-            users: LinkUsers::new(instance),
+            users: Users::new(instance),
         };
         state.rebuild(instance);
         state
@@ -167,15 +177,13 @@ impl State {
         (cost < IMPOSSIBLE).then_some(cost)
     }
 
-    /// The largest share of the commodity's demand, at most `wanted`, that the route has room for, and the row
-    /// that limits it.
-    pub fn room(
+    /// What the commodity's whole demand loads on a route: every row once.
+    pub fn needs(
         &self,
         instance: &Instance,
         commodity: &Commodity,
         route: &Route,
-        wanted: f64,
-    ) -> (f64, Option<usize>) {
+    ) -> Vec<(usize, f64)> {
         let mut needs: Vec<(usize, f64)> = Vec::with_capacity(40);
         instance.loads(commodity, route, |row, load| {
             match needs.iter_mut().find(|(r, _)| *r == row) {
@@ -183,8 +191,18 @@ impl State {
                 None => needs.push((row, load)),
             }
         });
+        needs
+    }
+
+    /// The largest share of what is needed, at most `wanted`, that there is room for, and the row that limits it.
+    pub fn room(
+        &self,
+        instance: &Instance,
+        needs: &[(usize, f64)],
+        wanted: f64,
+    ) -> (f64, Option<usize>) {
         let (mut share, mut limit) = (wanted, None);
-        for (row, load) in needs {
+        for &(row, load) in needs {
             let free = (instance.capacity[row] - self.load[row]).max(0.0);
             if load * share > free {
                 share = free / load;
@@ -196,12 +214,14 @@ impl State {
 
     /// Puts a share of the commodity's demand on a route; a negative share takes it off.
     pub fn add(&mut self, instance: &Instance, commodity: &Commodity, route: &Route, share: f64) {
-        let mut touched: Vec<usize> = Vec::with_capacity(40);
-        instance.loads(commodity, route, |row, load| {
+        let needs = self.needs(instance, commodity, route);
+        self.put(instance, &needs, share);
+    }
+
+    /// Loads rows with a share of what is needed.
+    pub fn put(&mut self, instance: &Instance, needs: &[(usize, f64)], share: f64) {
+        for &(row, load) in needs {
             self.load[row] = (self.load[row] + share * load).max(0.0);
-            touched.push(row);
-        });
-        for row in touched {
             self.refresh(instance, row);
         }
     }
@@ -215,13 +235,14 @@ impl State {
         self.pieces[row] = piece;
         self.price[row] = self.price_of(instance, row);
         self.tables.set_price(row, self.price[row]);
-        if row < instance.links {
-            for &(from, to) in self.users.of(row) {
+        for &(first, second) in self.users.of(row) {
+            let (first, second) = (first as usize, second as usize);
+            if row < instance.links {
                 self.tables
-                    .refresh_pair(instance, from as usize, to as usize, self.costs.latency);
+                    .refresh_pair(instance, first, second, self.costs.latency);
+            } else {
+                self.tables.refresh_vnf(instance, first, second);
             }
-        } else {
-            self.tables.refresh_compute(instance, row);
         }
     }
 
@@ -277,22 +298,35 @@ impl UsedRoutes {
     }
 }
 
-impl Instance {
-    /// The routes that `flows` give to a chain, where their number is limited.
-    pub fn routes_of(&self, chain: u32, flows: &[Flow]) -> UsedRoutes {
-        let most = self.max_routes.get(&chain).copied().unwrap_or(usize::MAX);
-        let mut used = UsedRoutes {
-            most,
+impl UsedRoutes {
+    /// None yet, of a chain of this number.
+    pub fn none(instance: &Instance, chain: u32) -> UsedRoutes {
+        UsedRoutes {
+            most: instance
+                .max_routes
+                .get(&chain)
+                .copied()
+                .unwrap_or(usize::MAX),
             routes: Vec::new(),
-        };
-        if most < usize::MAX {
-            for flow in flows
-                .iter()
-                .filter(|f| self.commodities[f.commodity].chain == chain)
-            {
-                used.insert(&flow.route);
-            }
         }
-        used
+    }
+}
+
+/// The routes that chains have got so far, where their number is limited.
+#[derive(Default)]
+pub struct Used {
+    of: HashMap<u32, UsedRoutes>,
+    free: Option<UsedRoutes>,
+}
+
+impl Used {
+    /// Those of a chain.
+    pub fn of(&mut self, instance: &Instance, chain: u32) -> &mut UsedRoutes {
+        let none = || UsedRoutes::none(instance, chain);
+        if instance.max_routes.contains_key(&chain) {
+            self.of.entry(chain).or_insert_with(none)
+        } else {
+            self.free.get_or_insert_with(none)
+        }
     }
 }

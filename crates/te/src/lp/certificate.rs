@@ -9,6 +9,7 @@
 //!
 //! Load that is already there (`Instance::base`) adds Σ π_r · base_r to Σ_c m_c(π). The bound holds for every π, so it does not matter where π came from or how inexact the master was.
 
+use crate::clock::Clock;
 use crate::instance::Instance;
 use crate::kernel::{Scratch, cheapest};
 use crate::lp::columns::Costing;
@@ -56,7 +57,7 @@ pub fn latency_weight(costing: &Costing) -> f64 {
 }
 
 /// Sweeps all commodities under `price`. `current` gives each commodity's present marginal cost; only routes that
-/// are cheaper by more than `threshold` become candidates.
+/// are cheaper by more than `threshold` become candidates. None when there was not the time for all of them.
 pub fn sweep(
     instance: &Instance,
     costing: &Costing,
@@ -64,13 +65,14 @@ pub fn sweep(
     current: &[f64],
     threshold: f64,
     threads: usize,
-) -> Sweep {
+    clock: &Clock<'_>,
+) -> Option<Sweep> {
     let tables = Tables::new(
         instance,
         &unit_prices(instance, price),
         latency_weight(costing),
     );
-    let part = |range| sweep_part(instance, costing, &tables, current, threshold, range);
+    let part = |range| sweep_part(instance, costing, &tables, current, threshold, range, clock);
     let parts = in_parts(instance.commodities.len(), threads, MANY, part);
     let total: f64 = price.iter().sum();
     let mut sum = Sweep {
@@ -79,6 +81,7 @@ pub fn sweep(
         stuck: None,
     };
     for part in parts {
+        let part = part?;
         sum.bound += part.bound;
         sum.candidates.extend(part.candidates);
         sum.stuck = sum.stuck.or(part.stuck);
@@ -93,7 +96,7 @@ pub fn sweep(
     } else {
         sum.bound - total
     };
-    sum
+    Some(sum)
 }
 
 fn sweep_part(
@@ -103,7 +106,8 @@ fn sweep_part(
     current: &[f64],
     threshold: f64,
     range: std::ops::Range<usize>,
-) -> Sweep {
+    clock: &Clock<'_>,
+) -> Option<Sweep> {
     let mut scratch = Scratch::default();
     let mut result = Sweep {
         bound: 0.0,
@@ -111,6 +115,9 @@ fn sweep_part(
         stuck: None,
     };
     for index in range {
+        if clock.is_over_at(index) {
+            return None;
+        }
         let commodity = &instance.commodities[index];
         let mut cost = cheapest(instance, tables, commodity, &mut scratch);
         let optional = costing.objective == Objective::Throughput && !commodity.mandatory;
@@ -131,5 +138,5 @@ fn sweep_part(
             });
         }
     }
-    result
+    Some(result)
 }

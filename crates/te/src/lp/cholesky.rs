@@ -1,5 +1,7 @@
 //! Dense Cholesky factorisation, blocked so that the work is in matrix products.
 
+use crate::clock::Clock;
+
 /// Columns of a panel.
 const BLOCK: usize = 128;
 
@@ -51,18 +53,23 @@ impl Cholesky {
     }
 
     /// Factorises. A pivot that rounding made too small is replaced by one so large that its unknown becomes zero.
-    pub fn factorise(&mut self) {
+    /// False when there was not the time for it.
+    pub(crate) fn factorise(&mut self, clock: &Clock<'_>) -> bool {
         let n = self.order;
         let largest = (0..n).map(|i| self.entries[i * n + i]).fold(0.0, f64::max);
         for first in (0..n).step_by(BLOCK) {
+            if clock.is_over() {
+                return false;
+            }
             let width = BLOCK.min(n - first);
             self.factorise_diagonal(first, width, largest);
             let below = first + width;
             if below < n {
                 self.solve_panel(first, width);
-                self.update(first, width, below);
+                self.update(first, width, below, clock);
             }
         }
+        !clock.is_over()
     }
 
     fn factorise_diagonal(&mut self, first: usize, width: usize, largest: f64) {
@@ -144,7 +151,7 @@ impl Cholesky {
     }
 
     /// A22 −= L21 · L21ᵀ, lower triangle only, in strips of rows that threads share.
-    fn update(&mut self, first: usize, width: usize, below: usize) {
+    fn update(&mut self, first: usize, width: usize, below: usize, clock: &Clock<'_>) {
         let n = self.order;
         let panel = self.panel(first, width, below);
         const ROWS: usize = 192;
@@ -154,6 +161,9 @@ impl Cholesky {
             .map(|(i, strip)| (i * ROWS, strip))
             .collect();
         let work = |(offset, strip): (usize, &mut [f64])| {
+            if clock.is_over() {
+                return;
+            }
             let rows = strip.len() / n;
             let columns = offset + rows;
             let left = &panel[offset * width..];
@@ -266,7 +276,8 @@ mod tests {
                     }
                 }
             }
-            matrix.factorise();
+            let (options, monitor) = Default::default();
+            assert!(matrix.factorise(&Clock::new(&options, &monitor)));
             matrix.solve(&mut b);
             let worst = b
                 .iter()

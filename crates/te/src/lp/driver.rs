@@ -2,6 +2,7 @@
 
 mod counting;
 mod interior_start;
+mod quick_start;
 mod route_limit;
 mod warm_start;
 
@@ -10,11 +11,12 @@ use super::columns::{Columns, Costing};
 use super::expansion::Expansion;
 use super::frank_wolfe::{FrankWolfe, Potential};
 use super::master::{Restricted, Start};
-use super::{Clock, Monitor, Options, Progress, outcome};
+use super::{Monitor, Options, Progress, outcome};
+use crate::clock::Clock;
 use crate::error::Infeasible;
 use crate::instance::Instance;
 use crate::model::Model;
-use crate::solution::{Objective, Solution, Status, relative_gap, value};
+use crate::solution::{Objective, Solution, relative_gap, value};
 
 /// Utilisation above one that counts as rounding.
 const ROUNDING: f64 = 2e-7;
@@ -30,7 +32,7 @@ pub(super) struct Solver<'a> {
     costing: Costing,
     options: &'a Options,
     monitor: &'a Monitor<'a>,
-    clock: &'a Clock,
+    clock: &'a Clock<'a>,
     columns: Columns,
     restricted: Restricted,
     /// Best routing so far: shares of columns and minimised value.
@@ -41,6 +43,8 @@ pub(super) struct Solver<'a> {
     proof: Vec<f64>,
     /// A routing with room on every row, and its largest utilisation; none under scale.
     interior: Option<(Vec<f64>, f64)>,
+    /// SB-DP's answer, for an answer before the solver has its own; none under scale.
+    quick: Option<Solution>,
     stuck: Option<usize>,
     /// Prices from which the first master starts, where they are not those of the proof.
     first_price: Option<Vec<f64>>,
@@ -75,11 +79,12 @@ pub fn solve_with_prices(
     options: &Options,
     monitor: &Monitor<'_>,
 ) -> Result<(Solution, Vec<f64>), Infeasible> {
-    let clock = Clock::new(options.time_limit);
+    let clock = Clock::new(options, monitor);
     let mut solver = Solver::new(instance, objective, options, monitor, &clock);
     if objective == Objective::Scale {
         solver.warm_start();
     } else {
+        solver.start_quickly(model)?;
         solver.find_interior(model)?;
     }
     if let Some(commodity) = solver.stuck {
@@ -90,8 +95,8 @@ pub fn solve_with_prices(
     }
     solver.rounds(|s| s.gap() <= options.gap);
     solver.limit_routes();
-    if solver.value.is_infinite() {
-        return solver.fall_back(model);
+    if objective != Objective::Scale && solver.quick_is_better() {
+        return Ok(solver.give_quick());
     }
     let unit = solver.costing.unit;
     let prices = solver.proof.iter().map(|p| p * unit).collect();
@@ -99,7 +104,8 @@ pub fn solve_with_prices(
 }
 
 /// Solves the scale objective with `added` capacity to spread over the sites (the paper's cloud capacity planning).
-/// Returns the routing and the share of the added capacity for each site; the bound is that of the plan.
+/// Returns the routing and the share of the added capacity for each site; the bound is that of the plan. `even` is the
+/// optimum when each site gets an equal part, with the prices that prove it: the search goes on from there.
 ///
 /// # Errors
 /// As [`solve`].
@@ -107,10 +113,11 @@ pub fn expand(
     model: &Model,
     instance: &Instance,
     added: f64,
+    even: (&Solution, &[f64]),
     options: &Options,
     monitor: &Monitor<'_>,
 ) -> Result<(Solution, Vec<f64>), Infeasible> {
-    let clock = Clock::new(options.time_limit);
+    let clock = Clock::new(options, monitor);
     let mut extended = instance.clone();
     extended.capacity.push(added);
     let mut solver = Solver::new(&extended, Objective::Scale, options, monitor, &clock);
@@ -122,6 +129,7 @@ pub fn expand(
     if solver.value <= 0.0 {
         return Err(Infeasible::unbounded());
     }
+    solver.take_up(even.0, even.1);
     for row in instance.links..instance.links + instance.sites {
         solver.restricted.add_row(row);
     }
@@ -138,12 +146,14 @@ impl<'a> Solver<'a> {
         objective: Objective,
         options: &'a Options,
         monitor: &'a Monitor<'a>,
-        clock: &'a Clock,
+        clock: &'a Clock<'a>,
     ) -> Self {
+        let least =
+            (objective == Objective::Latency).then(|| least_latency(instance, options, clock));
         let unit = match objective {
             Objective::Scale => 1.0,
             Objective::Throughput => instance.commodities.iter().map(|c| c.worth).sum(),
-            Objective::Latency => least_latency(instance),
+            Objective::Latency => least.flatten().unwrap_or(0.0),
         };
         Solver {
             instance,
@@ -158,13 +168,15 @@ impl<'a> Solver<'a> {
             restricted: Restricted::new(instance, options.threads),
             best: Vec::new(),
             value: f64::INFINITY,
-            bound: if objective == Objective::Throughput {
-                -1.0
-            } else {
-                0.0
+            // In units of the solver: all demand carried, every chain on its fastest route, nothing known.
+            bound: match objective {
+                Objective::Throughput => -1.0,
+                Objective::Latency if unit > 0.0 => 1.0,
+                Objective::Latency | Objective::Scale => 0.0,
             },
             proof: vec![0.0; instance.rows()],
             interior: None,
+            quick: None,
             stuck: None,
             first_price: None,
             expansion: None,
@@ -177,13 +189,8 @@ impl<'a> Solver<'a> {
     }
 
     fn gap(&self) -> f64 {
-        let objective = self.costing.objective;
         let (value, bound) = (self.in_objective(self.value), self.in_objective(self.bound));
-        if !value.is_finite() || !bound.is_finite() {
-            f64::INFINITY
-        } else {
-            relative_gap(objective, value, bound)
-        }
+        relative_gap(self.costing.objective, value, bound)
     }
 
     fn in_objective(&self, minimised: f64) -> f64 {
@@ -191,16 +198,17 @@ impl<'a> Solver<'a> {
     }
 
     fn should_stop(&self) -> bool {
-        self.clock.is_up() || self.monitor.interrupted()
+        self.clock.is_over()
     }
 
     fn report(&self) {
         if let Some(report) = self.monitor.report {
             report(&Progress {
-                elapsed: self.clock.start.elapsed(),
+                elapsed: self.clock.elapsed(),
                 value: self.in_objective(self.value),
                 bound: self.in_objective(self.bound),
                 gap: self.gap(),
+                done: None,
             });
         }
     }
@@ -300,18 +308,22 @@ impl<'a> Solver<'a> {
             expansion.price_budget(&mut price);
         }
         let price = &price[..];
-        let Sweep {
+        let Some(Sweep {
             bound,
             candidates,
             stuck,
-        } = sweep(
+        }) = sweep(
             self.instance,
             &self.costing,
             price,
             marginal,
             threshold,
             self.options.threads,
-        );
+            self.clock,
+        )
+        else {
+            return 0;
+        };
         if let Some(commodity) = stuck {
             self.stuck = Some(commodity);
             return 0;
@@ -359,7 +371,7 @@ impl<'a> Solver<'a> {
     fn rounds(&mut self, done: impl Fn(&Self) -> bool) {
         let mut price = self
             .first_price
-            .clone()
+            .take()
             .unwrap_or_else(|| self.proof.clone());
         let mut idle = 0;
         for _ in 0..ROUNDS {
@@ -381,6 +393,7 @@ impl<'a> Solver<'a> {
                     price: &price,
                     gap,
                     tolerance,
+                    clock: self.clock,
                 },
                 |c| {
                     self.allowed
@@ -398,6 +411,9 @@ impl<'a> Solver<'a> {
             }
             let utilization = self.utilization(&solved.x);
             self.offer(&solved.x, &utilization);
+            if self.should_stop() {
+                return;
+            }
             let new_rows = self.add_tight_rows(&utilization);
             let threshold = 1e-3 * solved.gap / self.instance.commodities.len() as f64;
             let before = self.bound;
@@ -439,15 +455,7 @@ impl<'a> Solver<'a> {
 
     fn finish(mut self) -> Solution {
         self.thin_out();
-        let status = if self.gap() <= self.options.gap {
-            Status::Optimal
-        } else if self.monitor.interrupted() {
-            Status::Interrupted
-        } else if self.clock.is_up() {
-            Status::TimeLimit
-        } else {
-            Status::Feasible
-        };
+        let status = self.clock.status(Some(self.gap()), self.options.gap);
         let objective = self.costing.objective;
         let flows = outcome::flows(self.instance, &self.columns, &self.best);
         Solution {
@@ -455,17 +463,11 @@ impl<'a> Solver<'a> {
             objective,
             value: value(self.instance, objective, &flows),
             bound: Some(self.in_objective(self.bound)),
-            seconds: self.clock.start.elapsed().as_secs_f64(),
+            seconds: self.clock.elapsed().as_secs_f64(),
             flows,
         }
     }
 }
-
-/// For the search of an interior, whose progress means nothing to the user.
-static QUIET: Monitor<'static> = Monitor {
-    report: None,
-    interrupt: None,
-};
 
 fn utilization(instance: &Instance, columns: &Columns, x: &[f64]) -> Vec<f64> {
     let mut utilization = vec![0.0; instance.rows()];
@@ -478,8 +480,9 @@ fn utilization(instance: &Instance, columns: &Columns, x: &[f64]) -> Vec<f64> {
     utilization
 }
 
-/// Equation 3 with every commodity on its fastest route: the unit of the latency objective.
-fn least_latency(instance: &Instance) -> f64 {
+/// Equation 3 with every commodity on its fastest route, which is the unit of the latency objective and its first bound;
+/// none when there was not the time.
+fn least_latency(instance: &Instance, options: &Options, clock: &Clock<'_>) -> Option<f64> {
     let costing = Costing {
         objective: Objective::Latency,
         unit: 1.0,
@@ -491,7 +494,8 @@ fn least_latency(instance: &Instance) -> f64 {
         &vec![0.0; instance.rows()],
         &none,
         0.0,
-        1,
+        options.threads,
+        clock,
     )
-    .bound
+    .map(|sweep| sweep.bound)
 }

@@ -65,7 +65,8 @@ impl Expansion {
         }
     }
 
-    /// Turns utilisations of the present capacities into those after the present shares are added.
+    /// Turns utilisations of the present capacities into those after the present shares are added; and prices of the
+    /// capacities after that into those of the present ones.
     pub fn relieve(&self, utilization: &mut [f64]) {
         for (s, rows) in self.rows.iter().enumerate() {
             for &row in rows {

@@ -6,6 +6,8 @@
 
 use super::certificate::{latency_weight, unit_prices};
 use super::columns::{Columns, Costing};
+use crate::clock::Clock;
+use crate::heuristic::Nearest;
 use crate::instance::Instance;
 use crate::kernel::{Scratch, cheapest};
 use crate::solution::Objective;
@@ -42,6 +44,7 @@ impl Potential {
 pub struct FrankWolfe<'a> {
     instance: &'a Instance,
     costing: Costing,
+    clock: &'a Clock<'a>,
     /// Share of each column.
     pub x: Vec<f64>,
     /// Utilisation of each row.
@@ -63,11 +66,12 @@ struct Move {
 
 impl<'a> FrankWolfe<'a> {
     /// Nothing routed yet.
-    pub fn new(instance: &'a Instance, costing: Costing) -> Self {
+    pub fn new(instance: &'a Instance, costing: Costing, clock: &'a Clock<'a>) -> Self {
         let rows = instance.rows();
         FrankWolfe {
             instance,
             costing,
+            clock,
             x: Vec::new(),
             utilization: base(instance),
             price: vec![0.0; rows],
@@ -117,7 +121,8 @@ impl<'a> FrankWolfe<'a> {
     }
 
     /// Routes every commodity once, block after block, prices following the utilisation that the rest is expected
-    /// to bring. Returns a commodity that has no route, if there is one.
+    /// to bring. When time is up the rest take their nearest routes, so that there is an answer. Returns a commodity that
+    /// has no route, if there is one.
     pub fn start(&mut self, columns: &mut Columns, potential: &Potential) -> Option<usize> {
         let count = self.instance.commodities.len();
         let total: f64 = self.instance.commodities.iter().map(|c| c.demand).sum();
@@ -139,6 +144,9 @@ impl<'a> FrankWolfe<'a> {
             }
             self.set_prices(&now, scale);
             for commodity in first..(first + length).min(count) {
+                if self.clock.is_over_at(commodity) {
+                    return self.complete(columns, commodity..count);
+                }
                 let Some(column) = self.cheapest_column(columns, commodity) else {
                     return Some(commodity);
                 };
@@ -154,12 +162,35 @@ impl<'a> FrankWolfe<'a> {
         None
     }
 
-    /// One pass over all blocks.
+    /// Routes commodities over their nearest routes, whatever the prices. Returns one that has no route.
+    fn complete(
+        &mut self,
+        columns: &mut Columns,
+        commodities: std::ops::Range<usize>,
+    ) -> Option<usize> {
+        let mut nearest = Nearest::new(self.instance);
+        for index in commodities {
+            let commodity = &self.instance.commodities[index];
+            let Some(route) = nearest.route(self.instance, commodity) else {
+                return Some(index);
+            };
+            let (column, _) = columns.add(self.instance, &self.costing, index, &route);
+            self.x.resize(columns.len(), 0.0);
+            self.x[column] = 1.0;
+        }
+        self.recompute(columns);
+        None
+    }
+
+    /// One pass over all blocks, or as many as there is time for.
     pub fn sweep(&mut self, columns: &mut Columns, potential: &Potential) {
         let count = self.instance.commodities.len();
         let length = self.block_length();
         let mut moves: Vec<Move> = Vec::with_capacity(length);
         for first in (0..count).step_by(length) {
+            if self.clock.is_over() {
+                break;
+            }
             let mut now = *potential;
             if self.costing.objective == Objective::Scale {
                 now.limit = self.utilization.iter().copied().fold(0.0, f64::max);
@@ -169,6 +200,9 @@ impl<'a> FrankWolfe<'a> {
             moves.clear();
             let mut slope = 0.0;
             for commodity in first..(first + length).min(count) {
+                if self.clock.is_over_at(commodity) {
+                    break;
+                }
                 if let Some((step, gain)) = self.best_move(columns, commodity) {
                     slope -= gain;
                     self.gather(columns, &step);

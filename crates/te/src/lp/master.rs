@@ -2,6 +2,7 @@
 
 use super::columns::Columns;
 use super::interior::{Master, Point};
+use crate::clock::Clock;
 use crate::instance::{Instance, NONE};
 
 /// Rows and columns of the master that is being solved.
@@ -27,6 +28,8 @@ pub struct Start<'a> {
     pub gap: f64,
     /// Gap to reach.
     pub tolerance: f64,
+    /// When to stop short of it.
+    pub clock: &'a Clock<'a>,
 }
 
 /// Solution of a master in the pool's terms.
@@ -93,7 +96,8 @@ impl Restricted {
         let (mut master, mut point) = self.build(columns, scale, start, &keep, &mut fixed);
         self.add_loose(loose, &mut master, &mut point);
         let count = (master.columns() + master.rows) as f64;
-        let (reached, _) = master.solve(&mut point, start.gap / count, start.tolerance);
+        let (reached, _) =
+            master.solve(&mut point, start.gap / count, start.tolerance, start.clock);
         self.spread(columns, &fixed, &point, reached)
     }
 

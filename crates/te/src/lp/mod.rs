@@ -14,8 +14,8 @@ pub(crate) mod interior;
 mod master;
 mod outcome;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 pub use driver::{expand, solve, solve_with_prices};
 
@@ -40,7 +40,7 @@ impl Default for Options {
     }
 }
 
-/// Progress of a solve, in the objective's own unit.
+/// Progress of a solve, in the objective's own unit. What is not known yet is not finite.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress {
     /// Time since the start.
@@ -51,39 +51,15 @@ pub struct Progress {
     pub bound: f64,
     /// Relative gap between the two.
     pub gap: f64,
+    /// Share of the work that is done, where it can be told.
+    pub done: Option<f64>,
 }
 
 /// What watches a solve: gets its progress and may stop it.
-#[derive(Default)]
+#[derive(Default, Clone, Copy)]
 pub struct Monitor<'a> {
     /// Called after every round.
     pub report: Option<&'a (dyn Fn(&Progress) + Sync)>,
     /// Set to stop at the best answer so far.
     pub interrupt: Option<&'a AtomicBool>,
-}
-
-impl Monitor<'_> {
-    fn interrupted(&self) -> bool {
-        self.interrupt
-            .is_some_and(|flag| flag.load(Ordering::Relaxed))
-    }
-}
-
-/// The clock of one solve.
-struct Clock {
-    start: Instant,
-    limit: Duration,
-}
-
-impl Clock {
-    fn new(limit: Duration) -> Clock {
-        Clock {
-            start: Instant::now(),
-            limit,
-        }
-    }
-
-    fn is_up(&self) -> bool {
-        self.start.elapsed() >= self.limit
-    }
 }

@@ -1,5 +1,6 @@
 //! The Lagrangian bound of placement: x ≤ w relaxed with multipliers λ, raised by a subgradient method.
 
+use crate::clock::Clock;
 use crate::plan::relaxation::{Relaxation, Scratch, Sweep};
 use crate::plan::search::{POLISHED, Search};
 
@@ -39,8 +40,14 @@ struct Relaxed {
 }
 
 impl<'a> Bound<'a> {
-    /// Multipliers at what each chain would save by each candidate, the others as placed.
-    pub fn new(relaxation: &'a Relaxation<'a>, search: &'a Search, placed: &[Vec<usize>]) -> Self {
+    /// Multipliers at what each chain would save by each candidate, the others as placed; zero for those that there was not
+    /// the time for.
+    pub fn new(
+        relaxation: &'a Relaxation<'a>,
+        search: &'a Search,
+        placed: &[Vec<usize>],
+        clock: &Clock<'_>,
+    ) -> Self {
         let sites = relaxation.instance.sites;
         let (mut offsets, mut stages) = (vec![0], Vec::new());
         for c in &relaxation.instance.commodities {
@@ -61,6 +68,9 @@ impl<'a> Bound<'a> {
         };
         let (open, mut sweep) = (search.open(placed), Sweep::default());
         for (commodity, c) in relaxation.instance.commodities.iter().enumerate() {
+            if clock.is_over_at(commodity) {
+                break;
+            }
             relaxation.through(&open, c, &mut sweep);
             for z in 0..c.vnfs as usize {
                 let vnf = relaxation.vnf(c, z);
@@ -76,17 +86,18 @@ impl<'a> Bound<'a> {
     }
 
     /// A lower bound on the cost of any placement, by steps that aim at `target`; `gap` is the share of it that may be
-    /// missing.
-    pub fn raise(mut self, target: f64, gap: f64, stop: &dyn Fn() -> bool) -> f64 {
+    /// missing. `report` is called after every step.
+    pub fn raise(mut self, target: f64, gap: f64, clock: &Clock<'_>, report: &dyn Fn()) -> f64 {
         // With every candidate open and free, no placement travels less.
-        let (mut best, mut step, mut stale) = (self.free(), 1.0, 0);
+        let free = self.free(clock).unwrap_or(f64::NEG_INFINITY);
+        let (mut best, mut step, mut stale) = (free, 1.0, 0);
         let commodities = self.relaxation.instance.commodities.len();
         let small = commodities * self.search.candidates.len() <= POLISHED;
         for _ in 0..if small { 10 * STEPS } else { STEPS } {
-            if stop() {
+            let Some(relaxed) = self.relaxed(clock) else {
                 break;
-            }
-            let relaxed = self.relaxed();
+            };
+            report();
             if relaxed.value > best {
                 (best, stale) = (relaxed.value, 0);
             } else {
@@ -103,20 +114,26 @@ impl<'a> Bound<'a> {
         best
     }
 
-    /// Value of the relaxation with all multipliers zero.
-    fn free(&self) -> f64 {
+    /// Value of the relaxation with all multipliers zero; none when there was not the time.
+    fn free(&self, clock: &Clock<'_>) -> Option<f64> {
         let mut scratch = Scratch::default();
         (0..self.relaxation.instance.commodities.len())
-            .map(|c| self.relaxation.cheapest(c, &self.open, None, &mut scratch))
+            .map(|c| {
+                let go_on = !clock.is_over_at(c);
+                go_on.then(|| self.relaxation.cheapest(c, &self.open, None, &mut scratch))
+            })
             .sum()
     }
 
-    fn relaxed(&self) -> Relaxed {
+    fn relaxed(&self, clock: &Clock<'_>) -> Option<Relaxed> {
         let (instance, sites) = (self.relaxation.instance, self.relaxation.instance.sites);
         let mut paid = vec![vec![0.0f64; sites]; self.search.candidates.len()];
         let mut used = Vec::with_capacity(self.lambda.len() / sites.max(1));
         let (mut value, mut scratch) = (0.0, Scratch::default());
         for commodity in 0..instance.commodities.len() {
+            if clock.is_over_at(commodity) {
+                return None;
+            }
             let lambda = &self.lambda[self.offsets[commodity]..self.offsets[commodity + 1]];
             value += self
                 .relaxation
@@ -138,11 +155,11 @@ impl<'a> Bound<'a> {
             order.into_iter().for_each(|site| flags[site] = true);
             chosen.push(flags);
         }
-        Relaxed {
+        Some(Relaxed {
             value,
             used,
             chosen,
-        }
+        })
     }
 
     /// One step along the subgradient x − w, smoothed over steps, as long as makes up `distance` if the relaxation were

@@ -1,12 +1,11 @@
 //! Cloud capacity planning: where to add compute so that the demands can grow most.
 
-use std::time::Instant;
-
+use crate::clock::Clock;
 use crate::error::Infeasible;
 use crate::instance::{Demand, Instance};
 use crate::lp::{self, Monitor, Options};
 use crate::model::Model;
-use crate::solution::{Objective, Solution, Status, value};
+use crate::solution::{Objective, Solution, value};
 
 /// A plan and its comparison.
 #[derive(Debug, Clone)]
@@ -53,15 +52,13 @@ pub fn plan(
             message,
         });
     }
-    let start = Instant::now();
+    let clock = Clock::new(options, monitor);
     let instance = Instance::new(model, Demand::Full)?;
     let even = vec![capacity / model.sites.len() as f64; model.sites.len()];
-    let spread = routed(model, &even, options, monitor)?;
-    let rest = Options {
-        time_limit: options.time_limit.saturating_sub(start.elapsed()),
-        ..options.clone()
-    };
-    let (mut solution, shares) = lp::expand(model, &instance, capacity, &rest, monitor)?;
+    let (spread, prices) = routed(model, &even, &clock.share(options, 2), monitor)?;
+    let rest = clock.share(options, 1);
+    let known = (&spread, &prices[..]);
+    let (mut solution, shares) = lp::expand(model, &instance, capacity, known, &rest, monitor)?;
     let mut added: Vec<f64> = shares.iter().map(|share| share * capacity).collect();
     let mut planned = with_capacity(model, &added);
     let planned_instance = Instance::new(&planned, Demand::Full)?;
@@ -71,10 +68,8 @@ pub fn plan(
         (added, solution.value, solution.flows) = (even, spread.value, spread.flows);
         planned = with_capacity(model, &added);
     }
-    solution.seconds = start.elapsed().as_secs_f64();
-    if solution.gap().is_some_and(|gap| gap <= options.gap) {
-        solution.status = Status::Optimal;
-    }
+    solution.seconds = clock.elapsed().as_secs_f64();
+    solution.status = clock.status(solution.gap(), options.gap);
     Ok(CloudPlan {
         model: planned,
         added,
@@ -83,14 +78,14 @@ pub fn plan(
     })
 }
 
-/// The largest factor, and its routing, when capacity is added in a given way.
+/// The largest factor, its routing and its prices when capacity is added in a given way.
 fn routed(
     model: &Model,
     added: &[f64],
     options: &Options,
     monitor: &Monitor<'_>,
-) -> Result<Solution, Infeasible> {
+) -> Result<(Solution, Vec<f64>), Infeasible> {
     let model = with_capacity(model, added);
     let instance = Instance::new(&model, Demand::Full)?;
-    lp::solve(&model, &instance, Objective::Scale, options, monitor)
+    lp::solve_with_prices(&model, &instance, Objective::Scale, options, monitor)
 }

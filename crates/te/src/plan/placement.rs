@@ -6,8 +6,7 @@
 //! optimum, whose sum is subtracted. The placement comes from local search: one sweep of forward and backward dynamic
 //! programs gives the total for every site that a VNF's new instance could move to.
 
-use std::sync::atomic::Ordering;
-
+use crate::clock::Clock;
 use crate::error::Infeasible;
 use crate::instance::{Demand, Instance};
 use crate::lp::{self, Monitor, Options, Progress};
@@ -15,7 +14,7 @@ use crate::model::{Deployment, Model};
 use crate::plan::bound::Bound;
 use crate::plan::relaxation::Relaxation;
 use crate::plan::search::Search;
-use crate::solution::{Objective, Solution, Status, loads, relative_gap};
+use crate::solution::{Objective, Solution, loads, relative_gap};
 
 /// A plan and its proof.
 #[derive(Debug, Clone)]
@@ -44,7 +43,7 @@ pub fn plan(
     options: &Options,
     monitor: &Monitor<'_>,
 ) -> Result<PlacementPlan, Infeasible> {
-    let start = std::time::Instant::now();
+    let clock = Clock::new(options, monitor);
     let (extended, candidates) = extend(model, new_sites)?;
     let mut instance = Instance::new(&extended, Demand::Full)?;
     if !capacitated {
@@ -54,73 +53,22 @@ pub fn plan(
             .for_each(|c| *c = f64::INFINITY);
     }
     let search = Search::new(&instance, new_sites, candidates);
-    let mut price = vec![0.0; instance.rows()];
-    let mut best: Option<(Solution, Vec<Vec<usize>>)> = None;
-    let mut bound = f64::NEG_INFINITY;
-    let mut placed = Vec::new();
-    let rounds = if capacitated { 3 } else { 1 };
-    let interrupted = || {
-        monitor
-            .interrupt
-            .is_some_and(|flag| flag.load(Ordering::Relaxed))
-    };
-    let stop = || interrupted() || start.elapsed() >= options.time_limit;
-    for _ in 0..rounds {
-        let relaxation = Relaxation::new(&instance, &price);
-        placed = search.improve(&relaxation, &placed, &stop);
-        let (solution, duals) = evaluate(
-            &extended,
-            &instance,
-            &search,
-            &placed,
-            capacitated,
-            options,
-            monitor,
-        )?;
-        let paid: f64 = price.iter().sum();
-        let target = best
-            .as_ref()
-            .map_or(solution.value, |(b, _)| b.value.min(solution.value));
-        let proved = Bound::new(&relaxation, &search, &placed);
-        bound = bound.max(proved.raise(target + paid, options.gap, &stop) - paid);
-        if best.as_ref().is_none_or(|(b, _)| solution.value < b.value) {
-            best = Some((solution, placed.clone()));
-        }
-        price = duals;
-        let gap = best.as_ref().map_or(1.0, |(b, _)| {
-            relative_gap(Objective::Latency, b.value, bound)
-        });
-        if let Some(report) = monitor.report {
-            let value = best.as_ref().map_or(f64::NAN, |(b, _)| b.value);
-            report(&Progress {
-                elapsed: start.elapsed(),
-                value,
-                bound,
-                gap,
-            });
-        }
-        if gap <= options.gap || stop() {
-            break;
-        }
-    }
-    let (mut solution, placed) = best.expect("at least one round");
-    let before = evaluate(
-        &extended,
-        &instance,
-        &search,
-        &vec![Vec::new(); new_sites.len()],
+    let planning = Planning {
+        extended: &extended,
+        instance: &instance,
+        search: &search,
         capacitated,
         options,
         monitor,
-    );
-    solution.bound = Some(bound);
-    solution.seconds = start.elapsed().as_secs_f64();
-    solution.status = match solution.gap() {
-        Some(gap) if gap <= options.gap => Status::Optimal,
-        _ if interrupted() => Status::Interrupted,
-        _ if start.elapsed() >= options.time_limit => Status::TimeLimit,
-        _ => Status::Feasible,
+        clock: &clock,
     };
+    let (mut solution, placed) = planning.best()?;
+    let none = vec![Vec::new(); new_sites.len()];
+    let before = planning.evaluate(&none, Known::default());
+    solution.seconds = clock.elapsed().as_secs_f64();
+    let partial = solution.leaves_demand(&instance);
+    let gap = solution.gap().filter(|_| !partial);
+    solution.status = clock.status(gap, options.gap);
     let load = loads(&instance, &solution.flows);
     let mut list = Vec::new();
     let mut planned = model.clone();
@@ -142,8 +90,145 @@ pub fn plan(
         model: planned,
         placed: list,
         solution,
-        before: before.map_or(f64::INFINITY, |(s, _)| s.value),
+        before: before
+            .ok()
+            .filter(|(s, _)| !s.leaves_demand(&instance))
+            .map_or(f64::INFINITY, |(s, _)| s.value),
     })
+}
+
+/// Value and bound of the plan so far.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    value: f64,
+    bound: f64,
+}
+
+impl Default for Known {
+    fn default() -> Known {
+        Known {
+            value: f64::INFINITY,
+            bound: f64::NEG_INFINITY,
+        }
+    }
+}
+
+impl Known {
+    fn gap(self) -> f64 {
+        relative_gap(Objective::Latency, self.value, self.bound)
+    }
+}
+
+/// A planning problem, and when to stop.
+struct Planning<'a> {
+    extended: &'a Model,
+    instance: &'a Instance,
+    search: &'a Search,
+    capacitated: bool,
+    options: &'a Options,
+    monitor: &'a Monitor<'a>,
+    clock: &'a Clock<'a>,
+}
+
+impl Planning<'_> {
+    /// The best placement that rounds of search, routing and bound lead to: its routing with the bound, and the new sites.
+    fn best(&self) -> Result<(Solution, Vec<Vec<usize>>), Infeasible> {
+        let mut price = vec![0.0; self.instance.rows()];
+        let mut best: Option<(Solution, Vec<Vec<usize>>)> = None;
+        let mut known = Known::default();
+        let mut placed = Vec::new();
+        for _ in 0..if self.capacitated { 3 } else { 1 } {
+            let relaxation = Relaxation::new(self.instance, &price);
+            let report = || self.report(known);
+            placed = self
+                .search
+                .improve(&relaxation, &placed, self.clock, &report);
+            let (solution, duals) = self.evaluate(&placed, known)?;
+            let whole = !solution.leaves_demand(self.instance);
+            let paid: f64 = price.iter().sum();
+            if whole {
+                let target = known.value.min(solution.value);
+                let proved = Bound::new(&relaxation, self.search, &placed, self.clock);
+                let raised = proved.raise(target + paid, self.options.gap, self.clock, &report);
+                known.bound = known.bound.max(raised - paid);
+            }
+            if best.is_none() || (whole && solution.value < known.value) {
+                if whole {
+                    known.value = solution.value;
+                }
+                best = Some((solution, placed.clone()));
+            }
+            price = duals;
+            self.report(known);
+            if known.gap() <= self.options.gap || self.clock.is_over() {
+                break;
+            }
+        }
+        let (mut solution, placed) = best.expect("at least one round");
+        solution.bound = known.bound.is_finite().then_some(known.bound);
+        Ok((solution, placed))
+    }
+
+    fn report(&self, known: Known) {
+        if let Some(report) = self.monitor.report {
+            report(&Progress {
+                elapsed: self.clock.elapsed(),
+                value: known.value,
+                bound: known.bound,
+                gap: known.gap(),
+                done: None,
+            });
+        }
+    }
+
+    /// The latency optimum with a placement open and all other candidates closed, and the prices that prove it.
+    fn evaluate(
+        &self,
+        placed: &[Vec<usize>],
+        known: Known,
+    ) -> Result<(Solution, Vec<f64>), Infeasible> {
+        let mut instance = self.instance.clone();
+        for (vnf, candidates) in self.search.candidates.iter().enumerate() {
+            // Gone altogether: a VNF without load would slip through a capacity of zero.
+            let closed = |site: &u32| {
+                let site = *site as usize;
+                candidates.contains(&site) && !placed[vnf].contains(&site)
+            };
+            instance.close(vnf, closed);
+        }
+        if !self.capacitated {
+            let fastest = self
+                .search
+                .fastest(&instance, self.instance, placed, self.clock);
+            return Ok((fastest, vec![0.0; instance.rows()]));
+        }
+        // The bound of one placement is none on the plan.
+        let outer = self.monitor.report;
+        let start = self.clock.elapsed();
+        let report = |progress: &Progress| {
+            if let Some(report) = outer {
+                report(&Progress {
+                    elapsed: start + progress.elapsed,
+                    value: known.value,
+                    bound: known.bound,
+                    gap: known.gap(),
+                    done: None,
+                });
+            }
+        };
+        let monitor = Monitor {
+            report: Some(&report),
+            ..*self.monitor
+        };
+        let rest = self.clock.share(self.options, 1);
+        lp::solve_with_prices(
+            self.extended,
+            &instance,
+            Objective::Latency,
+            &rest,
+            &monitor,
+        )
+    }
 }
 
 /// The model with every VNF that gets new sites deployed everywhere; and the sites that are new for each.
@@ -179,31 +264,4 @@ fn extend(model: &Model, new_sites: &[usize]) -> Result<(Model, Vec<Vec<usize>>)
         vnf.deployments.extend(new);
     }
     Ok((extended, candidates))
-}
-
-/// The latency optimum with a placement open and all other candidates closed, and the prices that prove it.
-#[allow(clippy::too_many_arguments)]
-fn evaluate(
-    extended: &Model,
-    base: &Instance,
-    search: &Search,
-    placed: &[Vec<usize>],
-    capacitated: bool,
-    options: &Options,
-    monitor: &Monitor<'_>,
-) -> Result<(Solution, Vec<f64>), Infeasible> {
-    let mut instance = base.clone();
-    for (vnf, candidates) in search.candidates.iter().enumerate() {
-        // Gone altogether: a VNF without load would slip through a capacity of zero.
-        let closed = |site: &u32| {
-            let site = *site as usize;
-            candidates.contains(&site) && !placed[vnf].contains(&site)
-        };
-        instance.close(vnf, closed);
-    }
-    if capacitated {
-        lp::solve_with_prices(extended, &instance, Objective::Latency, options, monitor)
-    } else {
-        Ok((search.fastest(base, placed), vec![0.0; base.rows()]))
-    }
 }

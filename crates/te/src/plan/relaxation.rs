@@ -1,6 +1,7 @@
 //! The dynamic programs behind placement: the cheapest route where using a site may cost extra, and the totals for every
 //! move of a VNF's new site.
 
+use crate::clock::Clock;
 use crate::instance::{Commodity, Instance, Route};
 use crate::plan::hops::Hops;
 use crate::plan::search::Search;
@@ -194,18 +195,23 @@ impl<'a> Relaxation<'a> {
         }
     }
 
-    /// Total cost under a placement, and for each VNF the total if the new site in `slot` were each site.
+    /// Total cost under a placement, and for each VNF the total if the new site in `slot` were each site; none when there
+    /// was not the time.
     pub fn moves(
         &self,
         search: &Search,
         placed: &[Vec<usize>],
         slot: usize,
-    ) -> (f64, Vec<Vec<f64>>) {
+        clock: &Clock<'_>,
+    ) -> Option<(f64, Vec<Vec<f64>>)> {
         let mut totals = vec![vec![0.0; self.instance.sites]; placed.len()];
         let mut total = 0.0;
         let open = search.open(placed);
         let mut sweep = Sweep::default();
-        for c in &self.instance.commodities {
+        for (index, c) in self.instance.commodities.iter().enumerate() {
+            if clock.is_over_at(index) {
+                return None;
+            }
             total += self.through(&open, c, &mut sweep);
             for z in 0..c.vnfs as usize {
                 let vnf = self.vnf(c, z);
@@ -220,7 +226,7 @@ impl<'a> Relaxation<'a> {
                 }
             }
         }
-        (total, totals)
+        Some((total, totals))
     }
 
     /// Forward and backward costs of a commodity over the open sites, for every site it could use; and its total.

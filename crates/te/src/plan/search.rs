@@ -1,8 +1,10 @@
 //! Local search for a placement.
 
+use crate::clock::Clock;
+use crate::heuristic::Nearest;
 use crate::instance::Instance;
 use crate::plan::relaxation::{Relaxation, Scratch};
-use crate::solution::{Flow, Objective, Solution, Status};
+use crate::solution::{Flow, Objective, Solution, Status, value};
 
 /// Sweeps of local search.
 const SWEEPS: usize = 14;
@@ -43,12 +45,13 @@ impl Search {
     }
 
     /// Improves a placement, or finds one from nothing, by moving one new site of each VNF at a time.
-    /// `stop` ends the search once there is a complete placement.
+    /// When time is up, VNFs that lack sites get the next best that are free. `report` is called after every sweep.
     pub fn improve(
         &self,
         relaxation: &Relaxation<'_>,
         start: &[Vec<usize>],
-        stop: &dyn Fn() -> bool,
+        clock: &Clock<'_>,
+        report: &dyn Fn(),
     ) -> Vec<Vec<usize>> {
         let mut placed: Vec<Vec<usize>> = if start.is_empty() {
             vec![Vec::new(); self.new_sites.len()]
@@ -59,11 +62,11 @@ impl Search {
         let mut best_total = f64::INFINITY;
         let slots = self.new_sites.iter().copied().max().unwrap_or(0);
         for sweep in 0..SWEEPS.max(2 * slots) {
-            if best_total.is_finite() && stop() {
-                return best;
-            }
             let slot = sweep % slots.max(1);
-            let (total, totals) = relaxation.moves(self, &placed, slot);
+            let Some((total, totals)) = relaxation.moves(self, &placed, slot, clock) else {
+                break;
+            };
+            report();
             let complete = placed
                 .iter()
                 .zip(&self.new_sites)
@@ -97,22 +100,46 @@ impl Search {
             }
         }
         if best_total.is_infinite() {
+            self.complete(&mut placed);
             return placed;
         }
         if relaxation.instance.commodities.len() * best.len() <= POLISHED {
-            self.polish(relaxation, &mut best, best_total);
+            self.polish(relaxation, &mut best, best_total, clock, report);
         }
         best
     }
 
+    /// Gives VNFs that lack new sites the first that are free, beginning at another for each VNF.
+    fn complete(&self, placed: &mut [Vec<usize>]) {
+        for (vnf, mine) in placed.iter_mut().enumerate() {
+            let candidates = &self.candidates[vnf];
+            for k in 0..candidates.len() {
+                let site = candidates[(vnf + k) % candidates.len()];
+                if mine.len() < self.new_sites[vnf] && !mine.contains(&site) {
+                    mine.push(site);
+                }
+            }
+        }
+    }
+
     /// Moves one new site at a time for as long as any single move gains.
-    fn polish(&self, relaxation: &Relaxation<'_>, placed: &mut [Vec<usize>], mut total: f64) {
+    fn polish(
+        &self,
+        relaxation: &Relaxation<'_>,
+        placed: &mut [Vec<usize>],
+        mut total: f64,
+        clock: &Clock<'_>,
+        report: &dyn Fn(),
+    ) {
         let mut gained = true;
         while gained {
             gained = false;
             for vnf in 0..placed.len() {
                 for slot in 0..placed[vnf].len() {
-                    let (_, totals) = relaxation.moves(self, placed, slot);
+                    let Some((_, totals)) = relaxation.moves(self, placed, slot, clock) else {
+                        return;
+                    };
+                    report();
                     let free = self.candidates[vnf]
                         .iter()
                         .copied()
@@ -126,16 +153,29 @@ impl Search {
         }
     }
 
-    /// Every chain on its fastest route under a placement, capacities ignored.
-    pub fn fastest(&self, instance: &Instance, placed: &[Vec<usize>]) -> Solution {
+    /// Every chain on its fastest route under a placement, capacities ignored. `open` has what is not placed closed,
+    /// `instance` has not. When time is up the rest go from site to nearest site.
+    pub fn fastest(
+        &self,
+        open: &Instance,
+        instance: &Instance,
+        placed: &[Vec<usize>],
+        clock: &Clock<'_>,
+    ) -> Solution {
         let relaxation = Relaxation::new(instance, &vec![0.0; instance.rows()]);
-        let open = self.open(placed);
+        let mut nearest: Option<Nearest> = None;
+        let sites = self.open(placed);
         let mut scratch = Scratch::default();
         let mut flows = Vec::with_capacity(instance.commodities.len());
-        let mut value = 0.0;
-        for c in 0..instance.commodities.len() {
-            value += relaxation.cheapest(c, &open, None, &mut scratch);
-            let route = relaxation.with_ends(&instance.commodities[c], &scratch.sites);
+        for (c, commodity) in instance.commodities.iter().enumerate() {
+            if nearest.is_none() && clock.is_over_at(c) {
+                nearest = Some(Nearest::new(open));
+            }
+            let near = nearest.as_mut().and_then(|n| n.route(open, commodity));
+            let route = near.unwrap_or_else(|| {
+                relaxation.cheapest(c, &sites, None, &mut scratch);
+                relaxation.with_ends(commodity, &scratch.sites)
+            });
             flows.push(Flow {
                 commodity: c,
                 route,
@@ -145,7 +185,7 @@ impl Search {
         Solution {
             status: Status::Feasible,
             objective: Objective::Latency,
-            value,
+            value: value(instance, Objective::Latency, &flows),
             bound: None,
             seconds: 0.0,
             flows,

@@ -13,17 +13,18 @@ mod pricing;
 mod solver;
 mod write;
 
-use std::collections::HashMap;
-use std::time::Instant;
+use std::collections::{HashMap, HashSet};
 
 pub use matrices::{Matrix, check_names, read};
 pub use write::to_json;
 
+use crate::clock::Clock;
 use crate::error::{Error, Infeasible, InputError, Reason};
 use crate::instance::{Demand, Instance, Route};
 use crate::lp::{self, Monitor, Options, Progress};
 use crate::model::Model;
-use crate::solution::{Flow, Objective, Solution, Status, loads, tightest};
+use crate::network::Network;
+use crate::solution::{Flow, Objective, Solution, Status, loads, relative_gap, tightest};
 use pool::Rows;
 use pricing::Segment;
 use solver::Solver;
@@ -97,27 +98,32 @@ pub fn solve(
         )
         .into());
     }
-    let start = Instant::now();
+    let clock = Clock::new(options, monitor);
+    let network = Network::of(model);
     let mut moments = Vec::with_capacity(matrices.len());
     let mut proofs = Vec::with_capacity(matrices.len());
     let (mut value, mut bound) = (f64::INFINITY, f64::INFINITY);
-    for matrix in matrices {
-        let limited = Options {
-            time_limit: options.time_limit.saturating_sub(start.elapsed()),
-            ..options.clone()
+    for (i, matrix) in matrices.iter().enumerate() {
+        // Half of the time is left to solve them together.
+        let parts = if matrices.len() > 1 {
+            2 * matrices.len() - i
+        } else {
+            1
         };
-        let (moment, price) = alone(model, matrix, &limited, monitor)?;
+        let limited = clock.share(options, parts);
+        let (moment, price) = alone(model, &network, matrix, &limited, monitor)?;
         value = value.min(moment.value);
         bound = bound.min(moment.from_scratch_bound);
         moments.push(moment);
         proofs.push(price);
         if let Some(report) = monitor.report {
-            let gap = (1.0 - value / bound).max(0.0);
+            // Routed each by itself they carry more than together: a bound, and no value yet.
             report(&Progress {
-                elapsed: start.elapsed(),
-                value,
+                elapsed: clock.elapsed(),
+                value: f64::NAN,
                 bound,
-                gap,
+                gap: f64::NAN,
+                done: Some((i + 1) as f64 / (2 * matrices.len()) as f64),
             });
         }
     }
@@ -136,24 +142,19 @@ pub fn solve(
     let one_for_all = max_change == 0.0 && series.moments.len() > 1;
     if !one_for_all && series.moments.iter().all(|m| m.moved <= max_change) {
         // Nothing couples the matrices.
-        let interrupted = monitor
-            .interrupt
-            .is_some_and(|f| f.load(std::sync::atomic::Ordering::Relaxed));
-        series.status = match 1.0 - value / bound {
-            gap if gap <= options.gap => Status::Optimal,
-            _ if interrupted => Status::Interrupted,
-            _ => Status::TimeLimit,
-        };
+        let gap = relative_gap(Objective::Scale, value, bound);
+        series.status = clock.status(Some(gap), options.gap);
     } else {
-        couple(&mut series, &proofs, options, monitor, start);
+        couple(&mut series, &proofs, options, monitor, &clock);
     }
-    series.seconds = start.elapsed().as_secs_f64();
+    series.seconds = clock.elapsed().as_secs_f64();
     Ok(series)
 }
 
 /// One matrix from scratch, and the prices that prove its bound.
 fn alone(
     model: &Model,
+    network: &Network,
     matrix: &Matrix,
     options: &Options,
     monitor: &Monitor<'_>,
@@ -163,7 +164,8 @@ fn alone(
         ..e
     };
     let model = matrix.apply(model);
-    let instance = Instance::new(&model, Demand::Full).map_err(explain)?;
+    let instance =
+        Instance::with_network(&model, network.clone(), Demand::Full).map_err(explain)?;
     let mut part = instance.clone();
     let busy: Vec<usize> = (0..instance.commodities.len())
         .filter(|&c| matrix.demands(instance.commodities[c].chain as usize))
@@ -174,7 +176,7 @@ fn alone(
         .collect();
     let quiet = Monitor {
         report: None,
-        interrupt: monitor.interrupt,
+        ..*monitor
     };
     let (mut solution, price) =
         lp::solve_with_prices(&model, &part, Objective::Scale, options, &quiet).map_err(explain)?;
@@ -202,7 +204,7 @@ fn couple(
     proofs: &[Vec<f64>],
     options: &Options,
     monitor: &Monitor<'_>,
-    start: Instant,
+    clock: &Clock<'_>,
 ) {
     let instances: Vec<Instance> = series.moments.iter().map(|m| m.instance.clone()).collect();
     let each = instances[0].rows();
@@ -232,9 +234,11 @@ fn couple(
         (1.0 / series.bound, proof),
         options,
         monitor,
-        start,
+        clock,
     );
-    solver.start(average(&series.moments));
+    if clock.is_over() || !solver.start(average(&series.moments), true) {
+        solver.start(of_one(&series.moments, hardest), false);
+    }
     solver.run();
     series.status = solver.status();
     (series.value, series.bound) = (1.0 / solver.value, 1.0 / solver.bound);
@@ -266,6 +270,26 @@ fn average(moments: &[Moment]) -> Vec<(usize, Segment, f64)> {
     all()
         .map(|f| (f.commodity, segment(f), f.fraction / sums[f.commodity]))
         .collect()
+}
+
+/// The routing of one matrix for all; chains that it does without are routed as in another matrix.
+fn of_one(moments: &[Moment], first: usize) -> Vec<(usize, Segment, f64)> {
+    let mut shares = Vec::new();
+    let mut routed: HashSet<usize> = HashSet::new();
+    let others = (0..moments.len()).filter(|m| *m != first);
+    for moment in std::iter::once(first).chain(others) {
+        let flows = &moments[moment].flows;
+        let new = flows.iter().filter(|f| !routed.contains(&f.commodity));
+        shares.extend(new.map(|f| {
+            let segment = Segment {
+                first: 0,
+                route: f.route.clone(),
+            };
+            (f.commodity, segment, f.fraction)
+        }));
+        routed.extend(flows.iter().map(|f| f.commodity));
+    }
+    shares
 }
 
 /// The routing of one matrix out of the shares of trajectories.
@@ -306,8 +330,7 @@ fn moved(before: &Moment, now: &Moment) -> f64 {
         demand(f) * (f.fraction - before).max(0.0)
     };
     // A chain without demand before has no route that it could leave.
-    let known: std::collections::HashSet<usize> =
-        before.flows.iter().map(|f| f.commodity).collect();
+    let known: HashSet<usize> = before.flows.iter().map(|f| f.commodity).collect();
     let moving: f64 = now
         .flows
         .iter()

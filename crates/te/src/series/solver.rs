@@ -4,11 +4,9 @@
 //! t ≥ (Σ_c cheapest trajectory of c − Σ μ) / Σ π, whatever the prices: the argument of
 //! [`lp`](crate::lp), with one more kind of row that does not scale.
 
-use std::sync::atomic::Ordering;
-use std::time::Instant;
-
 use super::pool::{Pool, Rows};
 use super::pricing::{Prices, Segment};
+use crate::clock::Clock;
 use crate::instance::{Instance, NONE};
 use crate::lp::interior::{Master, Point};
 use crate::lp::{Monitor, Options, Progress};
@@ -33,7 +31,7 @@ pub struct Solver<'a> {
     rows: Rows,
     options: &'a Options,
     monitor: &'a Monitor<'a>,
-    start: Instant,
+    clock: &'a Clock<'a>,
     /// All trajectories found.
     pub pool: Pool,
     taking_part: Vec<u32>,
@@ -65,7 +63,7 @@ impl<'a> Solver<'a> {
         (bound, proof): (f64, Vec<f64>),
         options: &'a Options,
         monitor: &'a Monitor<'a>,
-        start: Instant,
+        clock: &'a Clock<'a>,
     ) -> Self {
         let mut proof = proof;
         proof.resize(rows.count(), 0.0);
@@ -80,7 +78,7 @@ impl<'a> Solver<'a> {
             rows,
             options,
             monitor,
-            start,
+            clock,
             bound,
             proof,
         }
@@ -97,38 +95,29 @@ impl<'a> Solver<'a> {
 
     /// How the solve ended.
     pub fn status(&self) -> Status {
-        if self.gap() <= self.options.gap {
-            Status::Optimal
-        } else if self.interrupted() {
-            Status::Interrupted
-        } else if self.start.elapsed() >= self.options.time_limit {
-            Status::TimeLimit
-        } else {
-            Status::Feasible
-        }
-    }
-
-    fn interrupted(&self) -> bool {
-        self.monitor
-            .interrupt
-            .is_some_and(|flag| flag.load(Ordering::Relaxed))
+        self.clock.status(Some(self.gap()), self.options.gap)
     }
 
     fn report(&self) {
         if let Some(report) = self.monitor.report {
             report(&Progress {
-                elapsed: self.start.elapsed(),
+                elapsed: self.clock.elapsed(),
                 value: 1.0 / self.value,
                 bound: 1.0 / self.bound,
                 gap: self.gap(),
+                done: None,
             });
         }
     }
 
-    /// Starts from routes that are kept throughout: shares by commodity and route, which sum to one for each.
-    pub fn start(&mut self, shares: Vec<(usize, Segment, f64)>) {
+    /// Starts from routes that are kept throughout: shares by commodity and route, which sum to one for each. False where
+    /// it may be `stopped` and was.
+    pub fn start(&mut self, shares: Vec<(usize, Segment, f64)>, stopped: bool) -> bool {
         let mut x: Vec<f64> = Vec::new();
-        for (commodity, segment, share) in shares {
+        for (at, (commodity, segment, share)) in shares.into_iter().enumerate() {
+            if stopped && self.clock.is_over_at(at) {
+                return false;
+            }
             let (column, _) = self
                 .pool
                 .add(self.instances, &self.rows, commodity, vec![segment]);
@@ -147,6 +136,8 @@ impl<'a> Solver<'a> {
                 self.take_part(self.rows.change(m));
             });
         }
+        self.report();
+        true
     }
 
     fn take_part(&mut self, row: usize) -> bool {
@@ -164,14 +155,15 @@ impl<'a> Solver<'a> {
         let mut idle = 0;
         self.price_out(&price, None, 0.0);
         for _ in 0..ROUNDS {
-            let up = self.start.elapsed() >= self.options.time_limit;
-            if self.gap() <= self.options.gap || up || self.interrupted() || idle > 3 {
+            if self.gap() <= self.options.gap || self.clock.is_over() || idle > 3 {
                 break;
             }
             let gap = (self.value - self.bound).max(1e-13);
             let least = 0.05 * self.options.gap.max(1e-10) * self.value;
             let tolerance = (0.1 * gap).max(least).min(gap) * 0.3f64.powi(idle);
-            let solved = self.solve_master(&price, gap, tolerance);
+            let Some(solved) = self.solve_master(&price, gap, tolerance) else {
+                break;
+            };
             let utilization = self.offer(&solved.x);
             let mut new = self.take_tight_rows(&utilization);
             let threshold = 1e-3 * solved.gap / self.pool.of.len() as f64;
@@ -249,18 +241,21 @@ impl<'a> Solver<'a> {
             }
         }
         let prices = Prices::new(self.instances, &price[capacities], change);
-        let found = cheapest_of_all(
+        let Some(found) = cheapest_of_all(
             &prices,
             self.pool.of.len(),
             !self.changes(),
             self.options.threads,
-        );
+            self.clock,
+        ) else {
+            return 0;
+        };
         let mut sum = 0.0;
         let mut new = 0;
         for (commodity, found) in found.into_iter().enumerate() {
-            // Every commodity had a route when its matrices were solved alone.
+            // Who had no route when the matrices were solved alone demands nothing in any of them.
             let Some((cost, trajectory)) = found else {
-                return 0;
+                continue;
             };
             sum += cost;
             if marginal.is_none_or(|m| cost < m[commodity] - threshold) {
@@ -278,7 +273,8 @@ impl<'a> Solver<'a> {
         new
     }
 
-    fn solve_master(&self, price: &[f64], gap: f64, tolerance: f64) -> Solved {
+    /// The restricted master over all trajectories found; none when there was not the time to write it down.
+    fn solve_master(&self, price: &[f64], gap: f64, tolerance: f64) -> Option<Solved> {
         let capacity = |row: &u32| self.rows.capacities().contains(&(*row as usize));
         let scaled: Vec<u32> = (0..self.taking_part.len() as u32)
             .filter(|&l| capacity(&self.taking_part[l as usize]))
@@ -306,7 +302,13 @@ impl<'a> Solver<'a> {
         };
         let mut columns: Vec<u32> = Vec::new();
         let mut fixed: Vec<u32> = Vec::new();
-        for mine in &self.pool.of {
+        for (commodity, mine) in self.pool.of.iter().enumerate() {
+            if self.clock.is_over_at(commodity) {
+                return None;
+            }
+            if mine.is_empty() {
+                continue;
+            }
             if let [only] = mine[..] {
                 fixed.push(only);
                 self.local_loads(only, |row, load| master.limit[row as usize] -= load);
@@ -331,8 +333,8 @@ impl<'a> Solver<'a> {
             self.add_factor(&mut master, &mut point, &scaled);
         }
         let count = (master.columns() + master.rows) as f64;
-        let (reached, _) = master.solve(&mut point, gap / count, tolerance);
-        self.read_back(&point, &columns, &fixed, &scaled, reached)
+        let (reached, _) = master.solve(&mut point, gap / count, tolerance, self.clock);
+        Some(self.read_back(&point, &columns, &fixed, &scaled, reached))
     }
 
     /// Where some rows do not scale with t, t is a column of its own: cost 1, and −1 on every row that scales.
@@ -397,6 +399,10 @@ impl<'a> Solver<'a> {
 
     /// Leaves out small shares while the proof still holds.
     fn thin_out(&mut self) {
+        if self.bound <= 0.0 {
+            // Nothing tells what thinning would cost.
+            return;
+        }
         let before = self.gap();
         for least in [0.1, 0.03, 0.01, 0.003, 0.001, NEGLIGIBLE] {
             let share = |c: u32| self.best.get(c as usize).copied().unwrap_or(0.0);
@@ -419,23 +425,26 @@ impl<'a> Solver<'a> {
     }
 }
 
+/// A commodity's cheapest trajectory and its cost; none where it has no route.
+type Found = Option<(f64, Vec<Segment>)>;
+
 /// Commodities from which pricing is shared by threads.
 const MANY: usize = 64;
 
-/// The cheapest trajectory of every commodity, on several threads.
+/// The cheapest trajectory of every commodity, on several threads; none when there was not the time for all.
 fn cheapest_of_all(
     prices: &Prices<'_>,
     count: usize,
     constant: bool,
     threads: usize,
-) -> Vec<Option<(f64, Vec<Segment>)>> {
-    let part = |range: std::ops::Range<usize>| -> Vec<_> {
-        range.map(|c| prices.cheapest(c, constant)).collect()
+    clock: &Clock<'_>,
+) -> Option<Vec<Found>> {
+    let part = |range: std::ops::Range<usize>| -> Option<Vec<_>> {
+        let one = |c| (!clock.is_over()).then(|| prices.cheapest(c, constant));
+        range.map(one).collect()
     };
-    in_parts(count, threads, MANY, part)
-        .into_iter()
-        .flatten()
-        .collect()
+    let parts: Option<Vec<Vec<_>>> = in_parts(count, threads, MANY, part).into_iter().collect();
+    Some(parts?.into_iter().flatten().collect())
 }
 
 /// Sorts the entries of the column that is being added by local row.

@@ -128,7 +128,13 @@ fn only_single_hosts_are_answered() {
     }
     let mut group = [0; 16];
     group[0] = 0xff;
-    for (source, destination) in [([0; 16], [1; 16]), (group, [1; 16]), ([1; 16], group)] {
+    let loopback = 1u128.to_be_bytes();
+    for (source, destination) in [
+        ([0; 16], [1; 16]),
+        (loopback, [1; 16]),
+        (group, [1; 16]),
+        ([1; 16], group),
+    ] {
         let about = packet_v6(source, destination, 17, &DATA);
         assert_eq!(error_v6(Error::TimeExceeded, OURS_V6, &about), None);
     }
@@ -142,6 +148,32 @@ fn later_fragments_are_not_answered_over_ipv4() {
     let mut about = udp_v4();
     about[7] = 1;
     assert_eq!(error_v4(Error::TimeExceeded, OURS_V4, &about), None);
+}
+
+#[test]
+fn later_fragments_over_ipv6_are_answered_unless_they_may_be_of_an_error() {
+    for (protocol, is_answered) in [(17, true), (ICMPV6, false)] {
+        let fragment = [&[protocol, 0, 0, 8, 0, 0, 0, 7][..], &DATA].concat();
+        let about = packet_v6([0x20; 16], [0x21; 16], 44, &fragment);
+        let answer = error_v6(Error::TooBig { mtu: 1400 }, OURS_V6, &about);
+        assert_eq!(answer.is_some(), is_answered, "{protocol}");
+        if let Some(answer) = answer {
+            let parsed = IpPacket::parse(&answer).unwrap();
+            assert_eq!(parsed.quoted_fragment, Some(7));
+        }
+    }
+}
+
+#[test]
+fn an_error_for_somebody_else_than_the_quoted_source_is_named() {
+    let mut answer = error_v4(Error::TimeExceeded, OURS_V4, &udp_v4()).unwrap();
+    answer[19] ^= 1;
+    ipv4::set_checksum(&mut answer[..20]);
+    let misdirected = Err(ParseError::IcmpQuoteMisdirected);
+    assert_eq!(IpPacket::parse(&answer), misdirected);
+    let mut answer = error_v6(Error::TimeExceeded, OURS_V6, &udp_v6()).unwrap();
+    answer[39] ^= 1;
+    assert_eq!(IpPacket::parse(&answer), misdirected);
 }
 
 fn echo(v6: bool) -> Vec<u8> {

@@ -75,11 +75,54 @@ fn truncation_at_every_length_is_an_error_or_leaves_out_the_option() {
     }
 }
 
+/// A message of neighbour discovery that is all zeroes but for its type.
+fn message(source: [u8; 16], kind: u8, length: usize) -> Vec<u8> {
+    let mut message = vec![0; length];
+    message[0] = kind;
+    icmp::neighbour_packet(source, ALL_NODES, message)
+}
+
 #[test]
-fn other_messages_are_none_of_ours() {
-    let packet = solicitation(SOURCE, TARGET, MAC);
-    for kind in [128, 133, 134, 137] {
-        assert_eq!(changed(&packet, |message| message[0] = kind), Ok(None));
+fn other_messages_are_checked_and_none_of_ours() {
+    let mut link = [0; 16];
+    link[..2].copy_from_slice(&[0xfe, 0x80]);
+    for (kind, length) in [(133, 8), (134, 16), (137, 40)] {
+        assert_eq!(read(&message(link, kind, length)), Ok(None), "{kind}");
+        let short = read(&message(link, kind, length - 1));
+        assert_eq!(short, Err(ParseError::NeighbourTruncated), "{kind}");
+        let mut far = message(link, kind, length);
+        far[7] = 64;
+        assert_eq!(read(&far), Err(ParseError::NeighbourBadHopLimit), "{kind}");
+        let option = read(&message(link, kind, length + 8));
+        assert_eq!(option, Err(ParseError::NeighbourBadOption), "{kind}");
+        let global = read(&message([0x20; 16], kind, length));
+        let expected = match kind {
+            133 => Ok(None),
+            _ => Err(ParseError::NeighbourBadAddress),
+        };
+        assert_eq!(global, expected, "{kind}");
+    }
+    assert_eq!(read(&message(link, 128, 8)), Ok(None));
+}
+
+#[test]
+fn nothing_is_read_from_fragments() {
+    let whole = solicitation(SOURCE, TARGET, MAC);
+    let header = ipv6::Header::parse(&whole).unwrap();
+    for (offset, expected) in [(0, Err(ParseError::NeighbourFragmented)), (8, Ok(None))] {
+        let header = ipv6::Header {
+            fragment: Some(ipv6::Fragment {
+                offset,
+                more: true,
+                identification: 1,
+            }),
+            ..header
+        };
+        assert_eq!(
+            Neighbour::check(&header, &whole[40..]),
+            expected,
+            "{offset}"
+        );
     }
 }
 

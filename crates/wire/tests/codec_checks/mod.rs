@@ -23,6 +23,7 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("wire_mpls", carried::mpls),
     ("wire_neighbour_discovery", network::neighbour_discovery),
     ("wire_nsh", carried::nsh),
+    ("wire_segments", transport::segments),
     ("wire_steering", carried::steering),
     ("wire_tcp", transport::tcp),
     ("wire_udp", transport::udp),

@@ -1,6 +1,7 @@
 //! TCP and UDP.
 
-use wire::{checksum, tcp, udp};
+use wire::segments::{Segments, finish_checksum};
+use wire::{IpPacket, checksum, ethernet, tcp, udp};
 
 /// Clamping leaves the sum of the segment as it was, lowers the size to the limit and touches six bytes at most.
 pub fn tcp(bytes: &[u8]) {
@@ -40,4 +41,42 @@ pub fn udp(bytes: &[u8]) {
         let whole = udp::Header::parse(bytes);
         assert_eq!(whole.is_ok(), header.length <= bytes.len());
     }
+}
+
+/// Two bytes of segment size, and an Ethernet frame. Its segments hold its payload, in order, each with right lengths and
+/// checksums; a checksum that is finished changes nothing else, and stays.
+pub fn segments(bytes: &[u8]) {
+    let Some((size, bytes)) = bytes.split_first_chunk::<2>() else {
+        return;
+    };
+    let mut finished = bytes.to_vec();
+    if finish_checksum(&mut finished) {
+        let changed = (0..bytes.len()).filter(|&i| finished[i] != bytes[i]);
+        assert!(changed.count() <= 2);
+        assert!(!finish_checksum(&mut finished));
+    }
+    let Some(segments) = Segments::of_frame(bytes, u16::from_be_bytes(*size)) else {
+        return;
+    };
+    let ip = ethernet::Header::parse(bytes)
+        .expect("it is a frame")
+        .length;
+    let whole = IpPacket::parse(&bytes[ip..]).expect("it is a packet");
+    let (mut payload, mut count) = (Vec::new(), 0);
+    segments.cut(bytes, 5, &mut Vec::new(), |segment| {
+        let packet = &segment[5 + ip..];
+        let parsed = IpPacket::parse(packet).expect("a segment is a packet");
+        assert_eq!((parsed.length, parsed.tuple), (packet.len(), whole.tuple));
+        assert!(packet.len() <= segments.longest());
+        let transport = &packet[parsed.transport_offset..];
+        let addresses = if parsed.is_v6() { 8..40 } else { 12..20 };
+        let protocol = parsed.tuple.protocol;
+        let sum = checksum::pseudo_header(&packet[addresses], protocol, transport.len());
+        assert_eq!(checksum::fold(sum + checksum::sum(transport)), 0xffff);
+        payload.extend_from_slice(&packet[segments.headers() - ip..]);
+        count += 1;
+        true
+    });
+    assert_eq!(count, segments.count());
+    assert_eq!(payload, bytes[segments.headers()..ip + whole.length]);
 }

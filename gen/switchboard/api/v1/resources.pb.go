@@ -142,6 +142,9 @@ const (
 	Attachment_ATTACHMENT_UNSPECIFIED Attachment = 0
 	Attachment_ATTACHMENT_GATEWAY     Attachment = 1
 	Attachment_ATTACHMENT_TRANSPARENT Attachment = 2
+	// The VNF reads which path and stage a packet is at: two MPLS labels (RFC 3032), or NSH (RFC 8300), before the packet.
+	Attachment_ATTACHMENT_LABEL_AWARE_MPLS Attachment = 3
+	Attachment_ATTACHMENT_LABEL_AWARE_NSH  Attachment = 4
 )
 
 // Enum value maps for Attachment.
@@ -150,11 +153,15 @@ var (
 		0: "ATTACHMENT_UNSPECIFIED",
 		1: "ATTACHMENT_GATEWAY",
 		2: "ATTACHMENT_TRANSPARENT",
+		3: "ATTACHMENT_LABEL_AWARE_MPLS",
+		4: "ATTACHMENT_LABEL_AWARE_NSH",
 	}
 	Attachment_value = map[string]int32{
-		"ATTACHMENT_UNSPECIFIED": 0,
-		"ATTACHMENT_GATEWAY":     1,
-		"ATTACHMENT_TRANSPARENT": 2,
+		"ATTACHMENT_UNSPECIFIED":      0,
+		"ATTACHMENT_GATEWAY":          1,
+		"ATTACHMENT_TRANSPARENT":      2,
+		"ATTACHMENT_LABEL_AWARE_MPLS": 3,
+		"ATTACHMENT_LABEL_AWARE_NSH":  4,
 	}
 )
 
@@ -980,8 +987,10 @@ type ForwarderStatus struct {
 	Drops             map[string]uint64      `protobuf:"bytes,7,rep,name=drops,proto3" json:"drops,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Microseconds that half of its packets, and 99 % of them, stayed in it at most since it
 	// started, to within a quarter; 0 before there are any.
-	LatencyP50Us  float64 `protobuf:"fixed64,8,opt,name=latency_p50_us,json=latencyP50Us,proto3" json:"latency_p50_us,omitempty"`
-	LatencyP99Us  float64 `protobuf:"fixed64,9,opt,name=latency_p99_us,json=latencyP99Us,proto3" json:"latency_p99_us,omitempty"`
+	LatencyP50Us float64 `protobuf:"fixed64,8,opt,name=latency_p50_us,json=latencyP50Us,proto3" json:"latency_p50_us,omitempty"`
+	LatencyP99Us float64 `protobuf:"fixed64,9,opt,name=latency_p99_us,json=latencyP99Us,proto3" json:"latency_p99_us,omitempty"`
+	// It is no longer in the site's configuration, and hands over what it has; it may be ended when it is not listed any more.
+	Leaving       bool `protobuf:"varint,10,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1077,6 +1086,13 @@ func (x *ForwarderStatus) GetLatencyP99Us() float64 {
 		return x.LatencyP99Us
 	}
 	return 0
+}
+
+func (x *ForwarderStatus) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
 }
 
 // Link is an underlay connection between two sites, used in both directions.
@@ -1274,7 +1290,8 @@ type VnfSpec struct {
 	Options     []*VnfOption  `protobuf:"bytes,3,rep,name=options,proto3" json:"options,omitempty"`
 	Behaviour   *VnfBehaviour `protobuf:"bytes,4,opt,name=behaviour,proto3" json:"behaviour,omitempty"`
 	Attachment  Attachment    `protobuf:"varint,5,opt,name=attachment,proto3,enum=switchboard.api.v1.Attachment" json:"attachment,omitempty"`
-	// What makes and configures instances: "nftables-firewall", "nftables-nat", "bridge-filter".
+	// What makes and configures instances: "nftables-firewall", "nftables-nat", "bridge-filter", or "program", a program
+	// of the operator that each site's configuration names.
 	Driver string `protobuf:"bytes,6,opt,name=driver,proto3" json:"driver,omitempty"`
 	// Site whose bus server the service's controller uses.
 	ControllerSite string `protobuf:"bytes,7,opt,name=controller_site,json=controllerSite,proto3" json:"controller_site,omitempty"`
@@ -2028,7 +2045,7 @@ type EdgeSpec struct {
 	Site  string                 `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
 	// Network interface at the site.
 	Interface string `protobuf:"bytes,3,opt,name=interface,proto3" json:"interface,omitempty"`
-	// IEEE 802.1Q identifier, for kind VLAN.
+	// IEEE 802.1Q identifier, for kind VLAN, unless vlans has it.
 	Vlan uint32 `protobuf:"varint,4,opt,name=vlan,proto3" json:"vlan,omitempty"`
 	// Prefixes behind the edge; an Internet edge has "0.0.0.0/0" and "::/0".
 	Prefixes []string `protobuf:"bytes,5,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
@@ -2037,7 +2054,10 @@ type EdgeSpec struct {
 	// Routers for what is not on link.
 	NextHops []string `protobuf:"bytes,7,rep,name=next_hops,json=nextHops,proto3" json:"next_hops,omitempty"`
 	// Bytes; 1500 where not given.
-	Mtu           uint32 `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	Mtu uint32 `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	// IEEE 802.1Q identifiers of a trunk, for kind VLAN: one edge with several VLANs, each with the same prefixes and gateway
+	// addresses. Chains tell them apart by Match.vlans.
+	Vlans         []uint32 `protobuf:"varint,9,rep,packed,name=vlans,proto3" json:"vlans,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2126,6 +2146,13 @@ func (x *EdgeSpec) GetMtu() uint32 {
 		return x.Mtu
 	}
 	return 0
+}
+
+func (x *EdgeSpec) GetVlans() []uint32 {
+	if x != nil {
+		return x.Vlans
+	}
+	return nil
 }
 
 type EdgeStatus struct {
@@ -2436,8 +2463,10 @@ type Match struct {
 	// "80" or "8000-8080".
 	SourcePorts      []string `protobuf:"bytes,4,rep,name=source_ports,json=sourcePorts,proto3" json:"source_ports,omitempty"`
 	DestinationPorts []string `protobuf:"bytes,5,rep,name=destination_ports,json=destinationPorts,proto3" json:"destination_ports,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// IEEE 802.1Q identifiers that packets bear as they enter at an edge of kind VLAN.
+	Vlans         []uint32 `protobuf:"varint,6,rep,packed,name=vlans,proto3" json:"vlans,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Match) Reset() {
@@ -2501,6 +2530,13 @@ func (x *Match) GetSourcePorts() []string {
 func (x *Match) GetDestinationPorts() []string {
 	if x != nil {
 		return x.DestinationPorts
+	}
+	return nil
+}
+
+func (x *Match) GetVlans() []uint32 {
+	if x != nil {
+		return x.Vlans
 	}
 	return nil
 }
@@ -3136,7 +3172,7 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"forwarders\x18\x02 \x03(\v2#.switchboard.api.v1.ForwarderStatusR\n" +
 	"forwarders\x12\x14\n" +
 	"\x05label\x18\x03 \x01(\rR\x05label\x127\n" +
-	"\tlast_seen\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\blastSeen\"\xa2\x03\n" +
+	"\tlast_seen\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\blastSeen\"\xbc\x03\n" +
 	"\x0fForwarderStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x14\n" +
@@ -3146,7 +3182,9 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\x12applied_generation\x18\x06 \x01(\x04R\x11appliedGeneration\x12D\n" +
 	"\x05drops\x18\a \x03(\v2..switchboard.api.v1.ForwarderStatus.DropsEntryR\x05drops\x12$\n" +
 	"\x0elatency_p50_us\x18\b \x01(\x01R\flatencyP50Us\x12$\n" +
-	"\x0elatency_p99_us\x18\t \x01(\x01R\flatencyP99Us\x1a8\n" +
+	"\x0elatency_p99_us\x18\t \x01(\x01R\flatencyP99Us\x12\x18\n" +
+	"\aleaving\x18\n" +
+	" \x01(\bR\aleaving\x1a8\n" +
 	"\n" +
 	"DropsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -3225,7 +3263,7 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"p\n" +
 	"\x04Edge\x120\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1c.switchboard.api.v1.EdgeSpecR\x04spec\x126\n" +
-	"\x06status\x18\x02 \x01(\v2\x1e.switchboard.api.v1.EdgeStatusR\x06status\"\xfa\x01\n" +
+	"\x06status\x18\x02 \x01(\v2\x1e.switchboard.api.v1.EdgeStatusR\x06status\"\x90\x02\n" +
 	"\bEdgeSpec\x120\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1c.switchboard.api.v1.EdgeKindR\x04kind\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12\x1c\n" +
@@ -3234,7 +3272,8 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\bprefixes\x18\x05 \x03(\tR\bprefixes\x12+\n" +
 	"\x11gateway_addresses\x18\x06 \x03(\tR\x10gatewayAddresses\x12\x1b\n" +
 	"\tnext_hops\x18\a \x03(\tR\bnextHops\x12\x10\n" +
-	"\x03mtu\x18\b \x01(\rR\x03mtu\"4\n" +
+	"\x03mtu\x18\b \x01(\rR\x03mtu\x12\x14\n" +
+	"\x05vlans\x18\t \x03(\rR\x05vlans\"4\n" +
 	"\n" +
 	"EdgeStatus\x12\x0e\n" +
 	"\x02up\x18\x01 \x01(\bR\x02up\x12\x16\n" +
@@ -3254,13 +3293,14 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\x05match\x18\x02 \x01(\v2\x19.switchboard.api.v1.MatchR\x05match\x12\x14\n" +
 	"\x05fixed\x18\x03 \x01(\bR\x05fixed\"#\n" +
 	"\vChainEgress\x12\x14\n" +
-	"\x05edges\x18\x01 \x03(\tR\x05edges\"\xd1\x01\n" +
+	"\x05edges\x18\x01 \x03(\tR\x05edges\"\xe7\x01\n" +
 	"\x05Match\x12'\n" +
 	"\x0fsource_prefixes\x18\x01 \x03(\tR\x0esourcePrefixes\x121\n" +
 	"\x14destination_prefixes\x18\x02 \x03(\tR\x13destinationPrefixes\x12\x1c\n" +
 	"\tprotocols\x18\x03 \x03(\tR\tprotocols\x12!\n" +
 	"\fsource_ports\x18\x04 \x03(\tR\vsourcePorts\x12+\n" +
-	"\x11destination_ports\x18\x05 \x03(\tR\x10destinationPorts\"O\n" +
+	"\x11destination_ports\x18\x05 \x03(\tR\x10destinationPorts\x12\x14\n" +
+	"\x05vlans\x18\x06 \x03(\rR\x05vlans\"O\n" +
 	"\bChainVnf\x12\x10\n" +
 	"\x03vnf\x18\x01 \x01(\tR\x03vnf\x121\n" +
 	"\aoptions\x18\x02 \x01(\v2\x17.google.protobuf.StructR\aoptions\"N\n" +
@@ -3325,12 +3365,14 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\x19ENCAPSULATION_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ENCAPSULATION_VXLAN_MPLS\x10\x01\x12\x1f\n" +
 	"\x1bENCAPSULATION_VXLAN_GPE_NSH\x10\x02\x12\x1d\n" +
-	"\x19ENCAPSULATION_MPLS_IN_UDP\x10\x03*\\\n" +
+	"\x19ENCAPSULATION_MPLS_IN_UDP\x10\x03*\x9d\x01\n" +
 	"\n" +
 	"Attachment\x12\x1a\n" +
 	"\x16ATTACHMENT_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ATTACHMENT_GATEWAY\x10\x01\x12\x1a\n" +
-	"\x16ATTACHMENT_TRANSPARENT\x10\x02*\xa0\x02\n" +
+	"\x16ATTACHMENT_TRANSPARENT\x10\x02\x12\x1f\n" +
+	"\x1bATTACHMENT_LABEL_AWARE_MPLS\x10\x03\x12\x1e\n" +
+	"\x1aATTACHMENT_LABEL_AWARE_NSH\x10\x04*\xa0\x02\n" +
 	"\rVnfOptionType\x12\x1f\n" +
 	"\x1bVNF_OPTION_TYPE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16VNF_OPTION_TYPE_STRING\x10\x01\x12\x1b\n" +

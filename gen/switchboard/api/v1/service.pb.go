@@ -127,6 +127,57 @@ func (WatchChange) EnumDescriptor() ([]byte, []int) {
 	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{1}
 }
 
+// CaptureDirection says which way frames pass a port.
+type CaptureDirection int32
+
+const (
+	// Both ways.
+	CaptureDirection_CAPTURE_DIRECTION_UNSPECIFIED CaptureDirection = 0
+	CaptureDirection_CAPTURE_DIRECTION_RECEIVED    CaptureDirection = 1
+	CaptureDirection_CAPTURE_DIRECTION_SENT        CaptureDirection = 2
+)
+
+// Enum value maps for CaptureDirection.
+var (
+	CaptureDirection_name = map[int32]string{
+		0: "CAPTURE_DIRECTION_UNSPECIFIED",
+		1: "CAPTURE_DIRECTION_RECEIVED",
+		2: "CAPTURE_DIRECTION_SENT",
+	}
+	CaptureDirection_value = map[string]int32{
+		"CAPTURE_DIRECTION_UNSPECIFIED": 0,
+		"CAPTURE_DIRECTION_RECEIVED":    1,
+		"CAPTURE_DIRECTION_SENT":        2,
+	}
+)
+
+func (x CaptureDirection) Enum() *CaptureDirection {
+	p := new(CaptureDirection)
+	*p = x
+	return p
+}
+
+func (x CaptureDirection) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CaptureDirection) Descriptor() protoreflect.EnumDescriptor {
+	return file_switchboard_api_v1_service_proto_enumTypes[2].Descriptor()
+}
+
+func (CaptureDirection) Type() protoreflect.EnumType {
+	return &file_switchboard_api_v1_service_proto_enumTypes[2]
+}
+
+func (x CaptureDirection) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CaptureDirection.Descriptor instead.
+func (CaptureDirection) EnumDescriptor() ([]byte, []int) {
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{2}
+}
+
 type ApplyRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Resources []*Resource            `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
@@ -1067,7 +1118,9 @@ type Probe struct {
 	// Of tcp and udp.
 	DestinationPort uint32 `protobuf:"varint,6,opt,name=destination_port,json=destinationPort,proto3" json:"destination_port,omitempty"`
 	// Let it leave by the egress edge. Otherwise the last forwarder holds it.
-	Leave         bool `protobuf:"varint,7,opt,name=leave,proto3" json:"leave,omitempty"`
+	Leave bool `protobuf:"varint,7,opt,name=leave,proto3" json:"leave,omitempty"`
+	// IEEE 802.1Q identifier that it bears, at an edge with several (EdgeSpec.vlans).
+	Vlan          uint32 `protobuf:"varint,8,opt,name=vlan,proto3" json:"vlan,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1151,6 +1204,268 @@ func (x *Probe) GetLeave() bool {
 	return false
 }
 
+func (x *Probe) GetVlan() uint32 {
+	if x != nil {
+		return x.Vlan
+	}
+	return 0
+}
+
+type CaptureRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Site  string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// Only this forwarder of the site; empty: all.
+	Forwarder string `protobuf:"bytes,2,opt,name=forwarder,proto3" json:"forwarder,omitempty"`
+	// Only frames known to be of this chain; empty: all.
+	Customer string `protobuf:"bytes,3,opt,name=customer,proto3" json:"customer,omitempty"`
+	Chain    string `protobuf:"bytes,4,opt,name=chain,proto3" json:"chain,omitempty"`
+	// Only frames that hold such packets, either way, in a tunnel the inner one.
+	Match *Match `protobuf:"bytes,5,opt,name=match,proto3" json:"match,omitempty"`
+	// Only this port of the forwarders; empty: all.
+	Port      string           `protobuf:"bytes,6,opt,name=port,proto3" json:"port,omitempty"`
+	Direction CaptureDirection `protobuf:"varint,7,opt,name=direction,proto3,enum=switchboard.api.v1.CaptureDirection" json:"direction,omitempty"`
+	// Bytes of each frame, at most 9216; 0: 128.
+	SnapLength uint32 `protobuf:"varint,8,opt,name=snap_length,json=snapLength,proto3" json:"snap_length,omitempty"`
+	// At most 3600000; 0: 60000.
+	DurationMs    uint32 `protobuf:"varint,9,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CaptureRequest) Reset() {
+	*x = CaptureRequest{}
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CaptureRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CaptureRequest) ProtoMessage() {}
+
+func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
+func (*CaptureRequest) Descriptor() ([]byte, []int) {
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *CaptureRequest) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *CaptureRequest) GetForwarder() string {
+	if x != nil {
+		return x.Forwarder
+	}
+	return ""
+}
+
+func (x *CaptureRequest) GetCustomer() string {
+	if x != nil {
+		return x.Customer
+	}
+	return ""
+}
+
+func (x *CaptureRequest) GetChain() string {
+	if x != nil {
+		return x.Chain
+	}
+	return ""
+}
+
+func (x *CaptureRequest) GetMatch() *Match {
+	if x != nil {
+		return x.Match
+	}
+	return nil
+}
+
+func (x *CaptureRequest) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *CaptureRequest) GetDirection() CaptureDirection {
+	if x != nil {
+		return x.Direction
+	}
+	return CaptureDirection_CAPTURE_DIRECTION_UNSPECIFIED
+}
+
+func (x *CaptureRequest) GetSnapLength() uint32 {
+	if x != nil {
+		return x.SnapLength
+	}
+	return 0
+}
+
+func (x *CaptureRequest) GetDurationMs() uint32 {
+	if x != nil {
+		return x.DurationMs
+	}
+	return 0
+}
+
+// CaptureResponse is a piece of a capture. The first of each forwarder may have no frames: it says
+// that the forwarder captures from now on.
+type CaptureResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Frames []*CapturedFrame       `protobuf:"bytes,1,rep,name=frames,proto3" json:"frames,omitempty"`
+	// Frames left out since the last piece because they did not get here in time.
+	Lost          uint64 `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CaptureResponse) Reset() {
+	*x = CaptureResponse{}
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CaptureResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CaptureResponse) ProtoMessage() {}
+
+func (x *CaptureResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CaptureResponse.ProtoReflect.Descriptor instead.
+func (*CaptureResponse) Descriptor() ([]byte, []int) {
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *CaptureResponse) GetFrames() []*CapturedFrame {
+	if x != nil {
+		return x.Frames
+	}
+	return nil
+}
+
+func (x *CaptureResponse) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+type CapturedFrame struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Time      *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	Forwarder string                 `protobuf:"bytes,2,opt,name=forwarder,proto3" json:"forwarder,omitempty"`
+	Port      string                 `protobuf:"bytes,3,opt,name=port,proto3" json:"port,omitempty"`
+	// It was sent by the port, not received.
+	Sent bool `protobuf:"varint,4,opt,name=sent,proto3" json:"sent,omitempty"`
+	// Bytes of the frame; data holds the first of them.
+	Length        uint32 `protobuf:"varint,5,opt,name=length,proto3" json:"length,omitempty"`
+	Data          []byte `protobuf:"bytes,6,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapturedFrame) Reset() {
+	*x = CapturedFrame{}
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapturedFrame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapturedFrame) ProtoMessage() {}
+
+func (x *CapturedFrame) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapturedFrame.ProtoReflect.Descriptor instead.
+func (*CapturedFrame) Descriptor() ([]byte, []int) {
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *CapturedFrame) GetTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Time
+	}
+	return nil
+}
+
+func (x *CapturedFrame) GetForwarder() string {
+	if x != nil {
+		return x.Forwarder
+	}
+	return ""
+}
+
+func (x *CapturedFrame) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *CapturedFrame) GetSent() bool {
+	if x != nil {
+		return x.Sent
+	}
+	return false
+}
+
+func (x *CapturedFrame) GetLength() uint32 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *CapturedFrame) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type TraceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Hops  []*TraceHop            `protobuf:"bytes,1,rep,name=hops,proto3" json:"hops,omitempty"`
@@ -1162,7 +1477,7 @@ type TraceResponse struct {
 
 func (x *TraceResponse) Reset() {
 	*x = TraceResponse{}
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[16]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1489,7 @@ func (x *TraceResponse) String() string {
 func (*TraceResponse) ProtoMessage() {}
 
 func (x *TraceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[16]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1502,7 @@ func (x *TraceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
 func (*TraceResponse) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *TraceResponse) GetHops() []*TraceHop {
@@ -1216,7 +1531,7 @@ type ProbeOutcome struct {
 
 func (x *ProbeOutcome) Reset() {
 	*x = ProbeOutcome{}
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[17]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1543,7 @@ func (x *ProbeOutcome) String() string {
 func (*ProbeOutcome) ProtoMessage() {}
 
 func (x *ProbeOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[17]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1556,7 @@ func (x *ProbeOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeOutcome.ProtoReflect.Descriptor instead.
 func (*ProbeOutcome) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ProbeOutcome) GetReached() bool {
@@ -1281,7 +1596,7 @@ type TraceHop struct {
 
 func (x *TraceHop) Reset() {
 	*x = TraceHop{}
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[18]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1293,7 +1608,7 @@ func (x *TraceHop) String() string {
 func (*TraceHop) ProtoMessage() {}
 
 func (x *TraceHop) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[18]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1306,7 +1621,7 @@ func (x *TraceHop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceHop.ProtoReflect.Descriptor instead.
 func (*TraceHop) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *TraceHop) GetTime() *timestamppb.Timestamp {
@@ -1417,7 +1732,7 @@ type GetTrafficRequest struct {
 
 func (x *GetTrafficRequest) Reset() {
 	*x = GetTrafficRequest{}
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[19]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1429,7 +1744,7 @@ func (x *GetTrafficRequest) String() string {
 func (*GetTrafficRequest) ProtoMessage() {}
 
 func (x *GetTrafficRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[19]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1442,7 +1757,7 @@ func (x *GetTrafficRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrafficRequest.ProtoReflect.Descriptor instead.
 func (*GetTrafficRequest) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetTrafficRequest) GetCustomer() string {
@@ -1468,7 +1783,7 @@ type GetTrafficResponse struct {
 
 func (x *GetTrafficResponse) Reset() {
 	*x = GetTrafficResponse{}
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[20]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1795,7 @@ func (x *GetTrafficResponse) String() string {
 func (*GetTrafficResponse) ProtoMessage() {}
 
 func (x *GetTrafficResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[20]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1808,7 @@ func (x *GetTrafficResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTrafficResponse.ProtoReflect.Descriptor instead.
 func (*GetTrafficResponse) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetTrafficResponse) GetChains() []*ChainTraffic {
@@ -1514,7 +1829,7 @@ type ChainTraffic struct {
 
 func (x *ChainTraffic) Reset() {
 	*x = ChainTraffic{}
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[21]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1841,7 @@ func (x *ChainTraffic) String() string {
 func (*ChainTraffic) ProtoMessage() {}
 
 func (x *ChainTraffic) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[21]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1854,7 @@ func (x *ChainTraffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainTraffic.ProtoReflect.Descriptor instead.
 func (*ChainTraffic) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ChainTraffic) GetCustomer() string {
@@ -1582,7 +1897,7 @@ type StageTraffic struct {
 
 func (x *StageTraffic) Reset() {
 	*x = StageTraffic{}
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[22]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1594,7 +1909,7 @@ func (x *StageTraffic) String() string {
 func (*StageTraffic) ProtoMessage() {}
 
 func (x *StageTraffic) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_service_proto_msgTypes[22]
+	mi := &file_switchboard_api_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1607,7 +1922,7 @@ func (x *StageTraffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageTraffic.ProtoReflect.Descriptor instead.
 func (*StageTraffic) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_switchboard_api_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *StageTraffic) GetStage() uint32 {
@@ -1751,7 +2066,7 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"\vduration_ms\x18\x04 \x01(\rR\n" +
 	"durationMs\x12\x14\n" +
 	"\x05limit\x18\x05 \x01(\rR\x05limit\x12/\n" +
-	"\x05probe\x18\x06 \x01(\v2\x19.switchboard.api.v1.ProbeR\x05probe\"\xd3\x01\n" +
+	"\x05probe\x18\x06 \x01(\v2\x19.switchboard.api.v1.ProbeR\x05probe\"\xe7\x01\n" +
 	"\x05Probe\x12\x12\n" +
 	"\x04edge\x18\x01 \x01(\tR\x04edge\x12\x1a\n" +
 	"\bprotocol\x18\x02 \x01(\tR\bprotocol\x12\x16\n" +
@@ -1760,7 +2075,30 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"\vsource_port\x18\x05 \x01(\rR\n" +
 	"sourcePort\x12)\n" +
 	"\x10destination_port\x18\x06 \x01(\rR\x0fdestinationPort\x12\x14\n" +
-	"\x05leave\x18\a \x01(\bR\x05leave\"}\n" +
+	"\x05leave\x18\a \x01(\bR\x05leave\x12\x12\n" +
+	"\x04vlan\x18\b \x01(\rR\x04vlan\"\xbf\x02\n" +
+	"\x0eCaptureRequest\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1c\n" +
+	"\tforwarder\x18\x02 \x01(\tR\tforwarder\x12\x1a\n" +
+	"\bcustomer\x18\x03 \x01(\tR\bcustomer\x12\x14\n" +
+	"\x05chain\x18\x04 \x01(\tR\x05chain\x12/\n" +
+	"\x05match\x18\x05 \x01(\v2\x19.switchboard.api.v1.MatchR\x05match\x12\x12\n" +
+	"\x04port\x18\x06 \x01(\tR\x04port\x12B\n" +
+	"\tdirection\x18\a \x01(\x0e2$.switchboard.api.v1.CaptureDirectionR\tdirection\x12\x1f\n" +
+	"\vsnap_length\x18\b \x01(\rR\n" +
+	"snapLength\x12\x1f\n" +
+	"\vduration_ms\x18\t \x01(\rR\n" +
+	"durationMs\"`\n" +
+	"\x0fCaptureResponse\x129\n" +
+	"\x06frames\x18\x01 \x03(\v2!.switchboard.api.v1.CapturedFrameR\x06frames\x12\x12\n" +
+	"\x04lost\x18\x02 \x01(\x04R\x04lost\"\xb1\x01\n" +
+	"\rCapturedFrame\x12.\n" +
+	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
+	"\tforwarder\x18\x02 \x01(\tR\tforwarder\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\tR\x04port\x12\x12\n" +
+	"\x04sent\x18\x04 \x01(\bR\x04sent\x12\x16\n" +
+	"\x06length\x18\x05 \x01(\rR\x06length\x12\x12\n" +
+	"\x04data\x18\x06 \x01(\fR\x04data\"}\n" +
 	"\rTraceResponse\x120\n" +
 	"\x04hops\x18\x01 \x03(\v2\x1c.switchboard.api.v1.TraceHopR\x04hops\x12:\n" +
 	"\aoutcome\x18\x02 \x01(\v2 .switchboard.api.v1.ProbeOutcomeR\aoutcome\"J\n" +
@@ -1815,7 +2153,11 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"\x18WATCH_CHANGE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14WATCH_CHANGE_PRESENT\x10\x01\x12\x1d\n" +
 	"\x19WATCH_CHANGE_SYNCHRONISED\x10\x02\x12\x18\n" +
-	"\x14WATCH_CHANGE_DELETED\x10\x032\xd6\x04\n" +
+	"\x14WATCH_CHANGE_DELETED\x10\x03*q\n" +
+	"\x10CaptureDirection\x12!\n" +
+	"\x1dCAPTURE_DIRECTION_UNSPECIFIED\x10\x00\x12\x1e\n" +
+	"\x1aCAPTURE_DIRECTION_RECEIVED\x10\x01\x12\x1a\n" +
+	"\x16CAPTURE_DIRECTION_SENT\x10\x022\xac\x05\n" +
 	"\x12SwitchboardService\x12L\n" +
 	"\x05Apply\x12 .switchboard.api.v1.ApplyRequest\x1a!.switchboard.api.v1.ApplyResponse\x12I\n" +
 	"\x04List\x12\x1f.switchboard.api.v1.ListRequest\x1a .switchboard.api.v1.ListResponse\x12O\n" +
@@ -1823,7 +2165,8 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"\x05Watch\x12 .switchboard.api.v1.WatchRequest\x1a!.switchboard.api.v1.WatchResponse0\x01\x12[\n" +
 	"\n" +
 	"ListEvents\x12%.switchboard.api.v1.ListEventsRequest\x1a&.switchboard.api.v1.ListEventsResponse\x12L\n" +
-	"\x05Trace\x12 .switchboard.api.v1.TraceRequest\x1a!.switchboard.api.v1.TraceResponse\x12[\n" +
+	"\x05Trace\x12 .switchboard.api.v1.TraceRequest\x1a!.switchboard.api.v1.TraceResponse\x12T\n" +
+	"\aCapture\x12\".switchboard.api.v1.CaptureRequest\x1a#.switchboard.api.v1.CaptureResponse0\x01\x12[\n" +
 	"\n" +
 	"GetTraffic\x12%.switchboard.api.v1.GetTrafficRequest\x1a&.switchboard.api.v1.GetTrafficResponseB\xd9\x01\n" +
 	"\x16com.switchboard.api.v1B\fServiceProtoP\x01ZGgithub.com/switchboard-project/switchboard/gen/switchboard/api/v1;apiv1\xa2\x02\x03SAX\xaa\x02\x12Switchboard.Api.V1\xca\x02\x12Switchboard\\Api\\V1\xe2\x02\x1eSwitchboard\\Api\\V1\\GPBMetadata\xea\x02\x14Switchboard::Api::V1b\x06proto3"
@@ -1840,79 +2183,89 @@ func file_switchboard_api_v1_service_proto_rawDescGZIP() []byte {
 	return file_switchboard_api_v1_service_proto_rawDescData
 }
 
-var file_switchboard_api_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_switchboard_api_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_switchboard_api_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_switchboard_api_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_switchboard_api_v1_service_proto_goTypes = []any{
 	(ApplyResult)(0),              // 0: switchboard.api.v1.ApplyResult
 	(WatchChange)(0),              // 1: switchboard.api.v1.WatchChange
-	(*ApplyRequest)(nil),          // 2: switchboard.api.v1.ApplyRequest
-	(*ApplyResponse)(nil),         // 3: switchboard.api.v1.ApplyResponse
-	(*ApplyOutcome)(nil),          // 4: switchboard.api.v1.ApplyOutcome
-	(*FieldViolation)(nil),        // 5: switchboard.api.v1.FieldViolation
-	(*Violations)(nil),            // 6: switchboard.api.v1.Violations
-	(*ListRequest)(nil),           // 7: switchboard.api.v1.ListRequest
-	(*ListResponse)(nil),          // 8: switchboard.api.v1.ListResponse
-	(*DeleteRequest)(nil),         // 9: switchboard.api.v1.DeleteRequest
-	(*DeleteResponse)(nil),        // 10: switchboard.api.v1.DeleteResponse
-	(*WatchRequest)(nil),          // 11: switchboard.api.v1.WatchRequest
-	(*WatchResponse)(nil),         // 12: switchboard.api.v1.WatchResponse
-	(*ListEventsRequest)(nil),     // 13: switchboard.api.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),    // 14: switchboard.api.v1.ListEventsResponse
-	(*Event)(nil),                 // 15: switchboard.api.v1.Event
-	(*TraceRequest)(nil),          // 16: switchboard.api.v1.TraceRequest
-	(*Probe)(nil),                 // 17: switchboard.api.v1.Probe
-	(*TraceResponse)(nil),         // 18: switchboard.api.v1.TraceResponse
-	(*ProbeOutcome)(nil),          // 19: switchboard.api.v1.ProbeOutcome
-	(*TraceHop)(nil),              // 20: switchboard.api.v1.TraceHop
-	(*GetTrafficRequest)(nil),     // 21: switchboard.api.v1.GetTrafficRequest
-	(*GetTrafficResponse)(nil),    // 22: switchboard.api.v1.GetTrafficResponse
-	(*ChainTraffic)(nil),          // 23: switchboard.api.v1.ChainTraffic
-	(*StageTraffic)(nil),          // 24: switchboard.api.v1.StageTraffic
-	(*Resource)(nil),              // 25: switchboard.api.v1.Resource
-	(*Metadata)(nil),              // 26: switchboard.api.v1.Metadata
-	(*timestamppb.Timestamp)(nil), // 27: google.protobuf.Timestamp
-	(*Match)(nil),                 // 28: switchboard.api.v1.Match
-	(RouteState)(0),               // 29: switchboard.api.v1.RouteState
+	(CaptureDirection)(0),         // 2: switchboard.api.v1.CaptureDirection
+	(*ApplyRequest)(nil),          // 3: switchboard.api.v1.ApplyRequest
+	(*ApplyResponse)(nil),         // 4: switchboard.api.v1.ApplyResponse
+	(*ApplyOutcome)(nil),          // 5: switchboard.api.v1.ApplyOutcome
+	(*FieldViolation)(nil),        // 6: switchboard.api.v1.FieldViolation
+	(*Violations)(nil),            // 7: switchboard.api.v1.Violations
+	(*ListRequest)(nil),           // 8: switchboard.api.v1.ListRequest
+	(*ListResponse)(nil),          // 9: switchboard.api.v1.ListResponse
+	(*DeleteRequest)(nil),         // 10: switchboard.api.v1.DeleteRequest
+	(*DeleteResponse)(nil),        // 11: switchboard.api.v1.DeleteResponse
+	(*WatchRequest)(nil),          // 12: switchboard.api.v1.WatchRequest
+	(*WatchResponse)(nil),         // 13: switchboard.api.v1.WatchResponse
+	(*ListEventsRequest)(nil),     // 14: switchboard.api.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),    // 15: switchboard.api.v1.ListEventsResponse
+	(*Event)(nil),                 // 16: switchboard.api.v1.Event
+	(*TraceRequest)(nil),          // 17: switchboard.api.v1.TraceRequest
+	(*Probe)(nil),                 // 18: switchboard.api.v1.Probe
+	(*CaptureRequest)(nil),        // 19: switchboard.api.v1.CaptureRequest
+	(*CaptureResponse)(nil),       // 20: switchboard.api.v1.CaptureResponse
+	(*CapturedFrame)(nil),         // 21: switchboard.api.v1.CapturedFrame
+	(*TraceResponse)(nil),         // 22: switchboard.api.v1.TraceResponse
+	(*ProbeOutcome)(nil),          // 23: switchboard.api.v1.ProbeOutcome
+	(*TraceHop)(nil),              // 24: switchboard.api.v1.TraceHop
+	(*GetTrafficRequest)(nil),     // 25: switchboard.api.v1.GetTrafficRequest
+	(*GetTrafficResponse)(nil),    // 26: switchboard.api.v1.GetTrafficResponse
+	(*ChainTraffic)(nil),          // 27: switchboard.api.v1.ChainTraffic
+	(*StageTraffic)(nil),          // 28: switchboard.api.v1.StageTraffic
+	(*Resource)(nil),              // 29: switchboard.api.v1.Resource
+	(*Metadata)(nil),              // 30: switchboard.api.v1.Metadata
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*Match)(nil),                 // 32: switchboard.api.v1.Match
+	(RouteState)(0),               // 33: switchboard.api.v1.RouteState
 }
 var file_switchboard_api_v1_service_proto_depIdxs = []int32{
-	25, // 0: switchboard.api.v1.ApplyRequest.resources:type_name -> switchboard.api.v1.Resource
-	4,  // 1: switchboard.api.v1.ApplyResponse.outcomes:type_name -> switchboard.api.v1.ApplyOutcome
-	26, // 2: switchboard.api.v1.ApplyOutcome.metadata:type_name -> switchboard.api.v1.Metadata
+	29, // 0: switchboard.api.v1.ApplyRequest.resources:type_name -> switchboard.api.v1.Resource
+	5,  // 1: switchboard.api.v1.ApplyResponse.outcomes:type_name -> switchboard.api.v1.ApplyOutcome
+	30, // 2: switchboard.api.v1.ApplyOutcome.metadata:type_name -> switchboard.api.v1.Metadata
 	0,  // 3: switchboard.api.v1.ApplyOutcome.result:type_name -> switchboard.api.v1.ApplyResult
-	5,  // 4: switchboard.api.v1.Violations.violations:type_name -> switchboard.api.v1.FieldViolation
-	25, // 5: switchboard.api.v1.ListResponse.resources:type_name -> switchboard.api.v1.Resource
+	6,  // 4: switchboard.api.v1.Violations.violations:type_name -> switchboard.api.v1.FieldViolation
+	29, // 5: switchboard.api.v1.ListResponse.resources:type_name -> switchboard.api.v1.Resource
 	1,  // 6: switchboard.api.v1.WatchResponse.change:type_name -> switchboard.api.v1.WatchChange
-	25, // 7: switchboard.api.v1.WatchResponse.resource:type_name -> switchboard.api.v1.Resource
-	15, // 8: switchboard.api.v1.ListEventsResponse.events:type_name -> switchboard.api.v1.Event
-	27, // 9: switchboard.api.v1.Event.time:type_name -> google.protobuf.Timestamp
-	27, // 10: switchboard.api.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	28, // 11: switchboard.api.v1.TraceRequest.match:type_name -> switchboard.api.v1.Match
-	17, // 12: switchboard.api.v1.TraceRequest.probe:type_name -> switchboard.api.v1.Probe
-	20, // 13: switchboard.api.v1.TraceResponse.hops:type_name -> switchboard.api.v1.TraceHop
-	19, // 14: switchboard.api.v1.TraceResponse.outcome:type_name -> switchboard.api.v1.ProbeOutcome
-	27, // 15: switchboard.api.v1.TraceHop.time:type_name -> google.protobuf.Timestamp
-	23, // 16: switchboard.api.v1.GetTrafficResponse.chains:type_name -> switchboard.api.v1.ChainTraffic
-	24, // 17: switchboard.api.v1.ChainTraffic.stages:type_name -> switchboard.api.v1.StageTraffic
-	29, // 18: switchboard.api.v1.StageTraffic.state:type_name -> switchboard.api.v1.RouteState
-	2,  // 19: switchboard.api.v1.SwitchboardService.Apply:input_type -> switchboard.api.v1.ApplyRequest
-	7,  // 20: switchboard.api.v1.SwitchboardService.List:input_type -> switchboard.api.v1.ListRequest
-	9,  // 21: switchboard.api.v1.SwitchboardService.Delete:input_type -> switchboard.api.v1.DeleteRequest
-	11, // 22: switchboard.api.v1.SwitchboardService.Watch:input_type -> switchboard.api.v1.WatchRequest
-	13, // 23: switchboard.api.v1.SwitchboardService.ListEvents:input_type -> switchboard.api.v1.ListEventsRequest
-	16, // 24: switchboard.api.v1.SwitchboardService.Trace:input_type -> switchboard.api.v1.TraceRequest
-	21, // 25: switchboard.api.v1.SwitchboardService.GetTraffic:input_type -> switchboard.api.v1.GetTrafficRequest
-	3,  // 26: switchboard.api.v1.SwitchboardService.Apply:output_type -> switchboard.api.v1.ApplyResponse
-	8,  // 27: switchboard.api.v1.SwitchboardService.List:output_type -> switchboard.api.v1.ListResponse
-	10, // 28: switchboard.api.v1.SwitchboardService.Delete:output_type -> switchboard.api.v1.DeleteResponse
-	12, // 29: switchboard.api.v1.SwitchboardService.Watch:output_type -> switchboard.api.v1.WatchResponse
-	14, // 30: switchboard.api.v1.SwitchboardService.ListEvents:output_type -> switchboard.api.v1.ListEventsResponse
-	18, // 31: switchboard.api.v1.SwitchboardService.Trace:output_type -> switchboard.api.v1.TraceResponse
-	22, // 32: switchboard.api.v1.SwitchboardService.GetTraffic:output_type -> switchboard.api.v1.GetTrafficResponse
-	26, // [26:33] is the sub-list for method output_type
-	19, // [19:26] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	29, // 7: switchboard.api.v1.WatchResponse.resource:type_name -> switchboard.api.v1.Resource
+	16, // 8: switchboard.api.v1.ListEventsResponse.events:type_name -> switchboard.api.v1.Event
+	31, // 9: switchboard.api.v1.Event.time:type_name -> google.protobuf.Timestamp
+	31, // 10: switchboard.api.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	32, // 11: switchboard.api.v1.TraceRequest.match:type_name -> switchboard.api.v1.Match
+	18, // 12: switchboard.api.v1.TraceRequest.probe:type_name -> switchboard.api.v1.Probe
+	32, // 13: switchboard.api.v1.CaptureRequest.match:type_name -> switchboard.api.v1.Match
+	2,  // 14: switchboard.api.v1.CaptureRequest.direction:type_name -> switchboard.api.v1.CaptureDirection
+	21, // 15: switchboard.api.v1.CaptureResponse.frames:type_name -> switchboard.api.v1.CapturedFrame
+	31, // 16: switchboard.api.v1.CapturedFrame.time:type_name -> google.protobuf.Timestamp
+	24, // 17: switchboard.api.v1.TraceResponse.hops:type_name -> switchboard.api.v1.TraceHop
+	23, // 18: switchboard.api.v1.TraceResponse.outcome:type_name -> switchboard.api.v1.ProbeOutcome
+	31, // 19: switchboard.api.v1.TraceHop.time:type_name -> google.protobuf.Timestamp
+	27, // 20: switchboard.api.v1.GetTrafficResponse.chains:type_name -> switchboard.api.v1.ChainTraffic
+	28, // 21: switchboard.api.v1.ChainTraffic.stages:type_name -> switchboard.api.v1.StageTraffic
+	33, // 22: switchboard.api.v1.StageTraffic.state:type_name -> switchboard.api.v1.RouteState
+	3,  // 23: switchboard.api.v1.SwitchboardService.Apply:input_type -> switchboard.api.v1.ApplyRequest
+	8,  // 24: switchboard.api.v1.SwitchboardService.List:input_type -> switchboard.api.v1.ListRequest
+	10, // 25: switchboard.api.v1.SwitchboardService.Delete:input_type -> switchboard.api.v1.DeleteRequest
+	12, // 26: switchboard.api.v1.SwitchboardService.Watch:input_type -> switchboard.api.v1.WatchRequest
+	14, // 27: switchboard.api.v1.SwitchboardService.ListEvents:input_type -> switchboard.api.v1.ListEventsRequest
+	17, // 28: switchboard.api.v1.SwitchboardService.Trace:input_type -> switchboard.api.v1.TraceRequest
+	19, // 29: switchboard.api.v1.SwitchboardService.Capture:input_type -> switchboard.api.v1.CaptureRequest
+	25, // 30: switchboard.api.v1.SwitchboardService.GetTraffic:input_type -> switchboard.api.v1.GetTrafficRequest
+	4,  // 31: switchboard.api.v1.SwitchboardService.Apply:output_type -> switchboard.api.v1.ApplyResponse
+	9,  // 32: switchboard.api.v1.SwitchboardService.List:output_type -> switchboard.api.v1.ListResponse
+	11, // 33: switchboard.api.v1.SwitchboardService.Delete:output_type -> switchboard.api.v1.DeleteResponse
+	13, // 34: switchboard.api.v1.SwitchboardService.Watch:output_type -> switchboard.api.v1.WatchResponse
+	15, // 35: switchboard.api.v1.SwitchboardService.ListEvents:output_type -> switchboard.api.v1.ListEventsResponse
+	22, // 36: switchboard.api.v1.SwitchboardService.Trace:output_type -> switchboard.api.v1.TraceResponse
+	20, // 37: switchboard.api.v1.SwitchboardService.Capture:output_type -> switchboard.api.v1.CaptureResponse
+	26, // 38: switchboard.api.v1.SwitchboardService.GetTraffic:output_type -> switchboard.api.v1.GetTrafficResponse
+	31, // [31:39] is the sub-list for method output_type
+	23, // [23:31] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_api_v1_service_proto_init() }
@@ -1926,8 +2279,8 @@ func file_switchboard_api_v1_service_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_api_v1_service_proto_rawDesc), len(file_switchboard_api_v1_service_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   23,
+			NumEnums:      3,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

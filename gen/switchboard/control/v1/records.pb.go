@@ -984,8 +984,13 @@ type ForwarderRecord struct {
 	FlowEntries       uint64            `protobuf:"varint,9,opt,name=flow_entries,json=flowEntries,proto3" json:"flow_entries,omitempty"`
 	Drops             map[string]uint64 `protobuf:"bytes,10,rep,name=drops,proto3" json:"drops,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Microseconds that half of its packets, and 99 % of them, stayed in it at most; 0 before there are any.
-	LatencyP50Us  float64 `protobuf:"fixed64,11,opt,name=latency_p50_us,json=latencyP50Us,proto3" json:"latency_p50_us,omitempty"`
-	LatencyP99Us  float64 `protobuf:"fixed64,12,opt,name=latency_p99_us,json=latencyP99Us,proto3" json:"latency_p99_us,omitempty"`
+	LatencyP50Us float64 `protobuf:"fixed64,11,opt,name=latency_p50_us,json=latencyP50Us,proto3" json:"latency_p50_us,omitempty"`
+	LatencyP99Us float64 `protobuf:"fixed64,12,opt,name=latency_p99_us,json=latencyP99Us,proto3" json:"latency_p99_us,omitempty"`
+	// Forwarders of the site that are gone or go, and that this one took over from: connections that have one of them as
+	// a hop have this one now.
+	TookOver []string `protobuf:"bytes,13,rep,name=took_over,json=tookOver,proto3" json:"took_over,omitempty"`
+	// It goes: it has handed everything over.
+	Leaving       bool `protobuf:"varint,14,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1102,6 +1107,20 @@ func (x *ForwarderRecord) GetLatencyP99Us() float64 {
 		return x.LatencyP99Us
 	}
 	return 0
+}
+
+func (x *ForwarderRecord) GetTookOver() []string {
+	if x != nil {
+		return x.TookOver
+	}
+	return nil
+}
+
+func (x *ForwarderRecord) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
 }
 
 // InstanceRecord is a VNF instance as its site sees it.
@@ -2734,7 +2753,7 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\bfraction\x18\x05 \x01(\x01R\bfraction\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\x06 \x01(\x01R\tlatencyMs\x12\x16\n" +
-	"\x06number\x18\a \x01(\rR\x06number\"\xf3\x04\n" +
+	"\x06number\x18\a \x01(\rR\x06number\"\xaa\x05\n" +
 	"\x0fForwarderRecord\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1c\n" +
 	"\tforwarder\x18\x02 \x01(\tR\tforwarder\x12\x18\n" +
@@ -2749,7 +2768,9 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\x05drops\x18\n" +
 	" \x03(\v22.switchboard.control.v1.ForwarderRecord.DropsEntryR\x05drops\x12$\n" +
 	"\x0elatency_p50_us\x18\v \x01(\x01R\flatencyP50Us\x12$\n" +
-	"\x0elatency_p99_us\x18\f \x01(\x01R\flatencyP99Us\x1a=\n" +
+	"\x0elatency_p99_us\x18\f \x01(\x01R\flatencyP99Us\x12\x1b\n" +
+	"\ttook_over\x18\r \x03(\tR\btookOver\x12\x18\n" +
+	"\aleaving\x18\x0e \x01(\bR\aleaving\x1a=\n" +
 	"\x0fVnfWeightsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a8\n" +

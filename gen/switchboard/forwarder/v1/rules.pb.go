@@ -332,6 +332,8 @@ type RuleSet struct {
 	// Secret of the weighted consistent hash, 16 bytes, the same at every forwarder of the platform, so
 	// that all choose alike. Empty: zeroes.
 	SelectionSeed []byte `protobuf:"bytes,11,opt,name=selection_seed,json=selectionSeed,proto3" json:"selection_seed,omitempty"`
+	// Hops that connections may still have and that another forwarder took over: their packets go to it.
+	Moved         []*MovedHop `protobuf:"bytes,12,rep,name=moved,proto3" json:"moved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -443,6 +445,122 @@ func (x *RuleSet) GetSelectionSeed() []byte {
 	return nil
 }
 
+func (x *RuleSet) GetMoved() []*MovedHop {
+	if x != nil {
+		return x.Moved
+	}
+	return nil
+}
+
+// MovedHop is an attachment or an edge that this forwarder had, or a peer that is gone, and the peer that has it, or what
+// it had, now.
+type MovedHop struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Hop:
+	//
+	//	*MovedHop_Attachment
+	//	*MovedHop_Edge
+	//	*MovedHop_Peer
+	Hop isMovedHop_Hop `protobuf_oneof:"hop"`
+	// Id of a peer of the rule set.
+	To            string `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MovedHop) Reset() {
+	*x = MovedHop{}
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MovedHop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MovedHop) ProtoMessage() {}
+
+func (x *MovedHop) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MovedHop.ProtoReflect.Descriptor instead.
+func (*MovedHop) Descriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *MovedHop) GetHop() isMovedHop_Hop {
+	if x != nil {
+		return x.Hop
+	}
+	return nil
+}
+
+func (x *MovedHop) GetAttachment() string {
+	if x != nil {
+		if x, ok := x.Hop.(*MovedHop_Attachment); ok {
+			return x.Attachment
+		}
+	}
+	return ""
+}
+
+func (x *MovedHop) GetEdge() string {
+	if x != nil {
+		if x, ok := x.Hop.(*MovedHop_Edge); ok {
+			return x.Edge
+		}
+	}
+	return ""
+}
+
+func (x *MovedHop) GetPeer() string {
+	if x != nil {
+		if x, ok := x.Hop.(*MovedHop_Peer); ok {
+			return x.Peer
+		}
+	}
+	return ""
+}
+
+func (x *MovedHop) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+type isMovedHop_Hop interface {
+	isMovedHop_Hop()
+}
+
+type MovedHop_Attachment struct {
+	Attachment string `protobuf:"bytes,1,opt,name=attachment,proto3,oneof"`
+}
+
+type MovedHop_Edge struct {
+	Edge string `protobuf:"bytes,2,opt,name=edge,proto3,oneof"`
+}
+
+type MovedHop_Peer struct {
+	Peer string `protobuf:"bytes,3,opt,name=peer,proto3,oneof"`
+}
+
+func (*MovedHop_Attachment) isMovedHop_Hop() {}
+
+func (*MovedHop_Edge) isMovedHop_Hop() {}
+
+func (*MovedHop_Peer) isMovedHop_Hop() {}
+
 // Underlay is the wide-area port and its addresses.
 type Underlay struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -462,7 +580,7 @@ type Underlay struct {
 
 func (x *Underlay) Reset() {
 	*x = Underlay{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[1]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +592,7 @@ func (x *Underlay) String() string {
 func (*Underlay) ProtoMessage() {}
 
 func (x *Underlay) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[1]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +605,7 @@ func (x *Underlay) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Underlay.ProtoReflect.Descriptor instead.
 func (*Underlay) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{1}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Underlay) GetPort() string {
@@ -542,7 +660,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[2]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -554,7 +672,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[2]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -567,7 +685,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{2}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Port) GetName() string {
@@ -661,15 +779,17 @@ type Peer struct {
 	// Tunnel end point address.
 	Address       string        `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`
 	Encapsulation Encapsulation `protobuf:"varint,3,opt,name=encapsulation,proto3,enum=switchboard.forwarder.v1.Encapsulation" json:"encapsulation,omitempty"`
-	// False while the peer is known to be down: it gets no new flows.
-	Alive         bool `protobuf:"varint,4,opt,name=alive,proto3" json:"alive,omitempty"`
+	// False while the peer is known to be down: it gets no new flows, and those it has choose again where there is another.
+	Alive bool `protobuf:"varint,4,opt,name=alive,proto3" json:"alive,omitempty"`
+	// The peer has been silent for a moment: it gets no new flows, and those it has wait for it.
+	Away          bool `protobuf:"varint,5,opt,name=away,proto3" json:"away,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[3]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -681,7 +801,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[3]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -694,7 +814,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{3}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Peer) GetId() string {
@@ -721,6 +841,13 @@ func (x *Peer) GetEncapsulation() Encapsulation {
 func (x *Peer) GetAlive() bool {
 	if x != nil {
 		return x.Alive
+	}
+	return false
+}
+
+func (x *Peer) GetAway() bool {
+	if x != nil {
+		return x.Away
 	}
 	return false
 }
@@ -752,16 +879,18 @@ type Attachment struct {
 	// Largest IP packet the VNF takes, in bytes.
 	Mtu uint32 `protobuf:"varint,12,opt,name=mtu,proto3" json:"mtu,omitempty"`
 	// Service path and stage this pair belongs to: stage z leads into the z-th VNF.
-	ChainLabel    uint32 `protobuf:"varint,13,opt,name=chain_label,json=chainLabel,proto3" json:"chain_label,omitempty"`
-	EgressLabel   uint32 `protobuf:"varint,14,opt,name=egress_label,json=egressLabel,proto3" json:"egress_label,omitempty"`
-	Stage         uint32 `protobuf:"varint,15,opt,name=stage,proto3" json:"stage,omitempty"`
+	ChainLabel  uint32 `protobuf:"varint,13,opt,name=chain_label,json=chainLabel,proto3" json:"chain_label,omitempty"`
+	EgressLabel uint32 `protobuf:"varint,14,opt,name=egress_label,json=egressLabel,proto3" json:"egress_label,omitempty"`
+	Stage       uint32 `protobuf:"varint,15,opt,name=stage,proto3" json:"stage,omitempty"`
+	// Another forwarder takes the packets that the instance sends. This one only gives it packets.
+	Passive       bool `protobuf:"varint,16,opt,name=passive,proto3" json:"passive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[4]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +902,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[4]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +915,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{4}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Attachment) GetId() string {
@@ -894,6 +1023,13 @@ func (x *Attachment) GetStage() uint32 {
 	return 0
 }
 
+func (x *Attachment) GetPassive() bool {
+	if x != nil {
+		return x.Passive
+	}
+	return false
+}
+
 // Edge is an edge instance: where a customer's packets enter and leave.
 type Edge struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -910,14 +1046,16 @@ type Edge struct {
 	// What enters here, first match wins.
 	Classifiers []*Classifier `protobuf:"bytes,7,rep,name=classifiers,proto3" json:"classifiers,omitempty"`
 	// Largest IP packet of this edge, in bytes.
-	Mtu           uint32 `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	Mtu uint32 `protobuf:"varint,8,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	// Another forwarder takes the packets that enter here. This one only sends packets out of it.
+	Passive       bool `protobuf:"varint,9,opt,name=passive,proto3" json:"passive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Edge) Reset() {
 	*x = Edge{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[5]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -929,7 +1067,7 @@ func (x *Edge) String() string {
 func (*Edge) ProtoMessage() {}
 
 func (x *Edge) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[5]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -942,7 +1080,7 @@ func (x *Edge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edge.ProtoReflect.Descriptor instead.
 func (*Edge) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{5}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Edge) GetId() string {
@@ -1001,6 +1139,13 @@ func (x *Edge) GetMtu() uint32 {
 	return 0
 }
 
+func (x *Edge) GetPassive() bool {
+	if x != nil {
+		return x.Passive
+	}
+	return false
+}
+
 // Classifier maps packets that enter at an edge to a service path.
 type Classifier struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1017,7 +1162,7 @@ type Classifier struct {
 
 func (x *Classifier) Reset() {
 	*x = Classifier{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[6]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1029,7 +1174,7 @@ func (x *Classifier) String() string {
 func (*Classifier) ProtoMessage() {}
 
 func (x *Classifier) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[6]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1042,7 +1187,7 @@ func (x *Classifier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Classifier.ProtoReflect.Descriptor instead.
 func (*Classifier) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{6}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Classifier) GetMatch() *Match {
@@ -1085,7 +1230,7 @@ type EgressRoute struct {
 
 func (x *EgressRoute) Reset() {
 	*x = EgressRoute{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[7]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1097,7 +1242,7 @@ func (x *EgressRoute) String() string {
 func (*EgressRoute) ProtoMessage() {}
 
 func (x *EgressRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[7]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1110,7 +1255,7 @@ func (x *EgressRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressRoute.ProtoReflect.Descriptor instead.
 func (*EgressRoute) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{7}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EgressRoute) GetDestination() string {
@@ -1142,7 +1287,7 @@ type Match struct {
 
 func (x *Match) Reset() {
 	*x = Match{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[8]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1154,7 +1299,7 @@ func (x *Match) String() string {
 func (*Match) ProtoMessage() {}
 
 func (x *Match) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[8]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1167,7 +1312,7 @@ func (x *Match) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Match.ProtoReflect.Descriptor instead.
 func (*Match) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{8}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Match) GetSourcePrefixes() []string {
@@ -1216,7 +1361,7 @@ type PortRange struct {
 
 func (x *PortRange) Reset() {
 	*x = PortRange{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[9]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1373,7 @@ func (x *PortRange) String() string {
 func (*PortRange) ProtoMessage() {}
 
 func (x *PortRange) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[9]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1241,7 +1386,7 @@ func (x *PortRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
 func (*PortRange) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{9}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PortRange) GetFirst() uint32 {
@@ -1280,7 +1425,7 @@ type ServicePath struct {
 
 func (x *ServicePath) Reset() {
 	*x = ServicePath{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[10]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1292,7 +1437,7 @@ func (x *ServicePath) String() string {
 func (*ServicePath) ProtoMessage() {}
 
 func (x *ServicePath) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[10]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1305,7 +1450,7 @@ func (x *ServicePath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicePath.ProtoReflect.Descriptor instead.
 func (*ServicePath) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{10}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ServicePath) GetChainLabel() uint32 {
@@ -1379,7 +1524,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[11]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1536,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[11]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1549,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{11}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Stage) GetNumber() uint32 {
@@ -1440,7 +1585,7 @@ type StageEnd struct {
 
 func (x *StageEnd) Reset() {
 	*x = StageEnd{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[12]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1597,7 @@ func (x *StageEnd) String() string {
 func (*StageEnd) ProtoMessage() {}
 
 func (x *StageEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[12]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1610,7 @@ func (x *StageEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageEnd.ProtoReflect.Descriptor instead.
 func (*StageEnd) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{12}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StageEnd) GetLocal() []*LocalTarget {
@@ -1500,7 +1645,7 @@ type LocalTarget struct {
 
 func (x *LocalTarget) Reset() {
 	*x = LocalTarget{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[13]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1657,7 @@ func (x *LocalTarget) String() string {
 func (*LocalTarget) ProtoMessage() {}
 
 func (x *LocalTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[13]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1670,7 @@ func (x *LocalTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocalTarget.ProtoReflect.Descriptor instead.
 func (*LocalTarget) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{13}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *LocalTarget) GetTarget() isLocalTarget_Target {
@@ -1596,7 +1741,7 @@ type RemoteTarget struct {
 
 func (x *RemoteTarget) Reset() {
 	*x = RemoteTarget{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[14]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1608,7 +1753,7 @@ func (x *RemoteTarget) String() string {
 func (*RemoteTarget) ProtoMessage() {}
 
 func (x *RemoteTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[14]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1621,7 +1766,7 @@ func (x *RemoteTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteTarget.ProtoReflect.Descriptor instead.
 func (*RemoteTarget) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{14}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RemoteTarget) GetPeer() string {
@@ -1660,7 +1805,7 @@ type FlowTimers struct {
 
 func (x *FlowTimers) Reset() {
 	*x = FlowTimers{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[15]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1672,7 +1817,7 @@ func (x *FlowTimers) String() string {
 func (*FlowTimers) ProtoMessage() {}
 
 func (x *FlowTimers) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[15]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1685,7 +1830,7 @@ func (x *FlowTimers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowTimers.ProtoReflect.Descriptor instead.
 func (*FlowTimers) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{15}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FlowTimers) GetTcpOpening() uint32 {
@@ -1734,7 +1879,7 @@ var File_switchboard_forwarder_v1_rules_proto protoreflect.FileDescriptor
 
 const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\n" +
-	"$switchboard/forwarder/v1/rules.proto\x12\x18switchboard.forwarder.v1\"\xa7\x04\n" +
+	"$switchboard/forwarder/v1/rules.proto\x12\x18switchboard.forwarder.v1\"\xe1\x04\n" +
 	"\aRuleSet\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
@@ -1749,7 +1894,16 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\x05paths\x18\t \x03(\v2%.switchboard.forwarder.v1.ServicePathR\x05paths\x12<\n" +
 	"\x06timers\x18\n" +
 	" \x01(\v2$.switchboard.forwarder.v1.FlowTimersR\x06timers\x12%\n" +
-	"\x0eselection_seed\x18\v \x01(\fR\rselectionSeed\"|\n" +
+	"\x0eselection_seed\x18\v \x01(\fR\rselectionSeed\x128\n" +
+	"\x05moved\x18\f \x03(\v2\".switchboard.forwarder.v1.MovedHopR\x05moved\"o\n" +
+	"\bMovedHop\x12 \n" +
+	"\n" +
+	"attachment\x18\x01 \x01(\tH\x00R\n" +
+	"attachment\x12\x14\n" +
+	"\x04edge\x18\x02 \x01(\tH\x00R\x04edge\x12\x14\n" +
+	"\x04peer\x18\x03 \x01(\tH\x00R\x04peer\x12\x0e\n" +
+	"\x02to\x18\x04 \x01(\tR\x02toB\x05\n" +
+	"\x03hop\"|\n" +
 	"\bUnderlay\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\tR\x04port\x12\x1c\n" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x1a\n" +
@@ -1763,12 +1917,13 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\adevargs\x18\x04 \x01(\tH\x00R\adevargs\x12\x1f\n" +
 	"\n" +
 	"vhost_user\x18\x05 \x01(\tH\x00R\tvhostUserB\b\n" +
-	"\x06device\"\x95\x01\n" +
+	"\x06device\"\xa9\x01\n" +
 	"\x04Peer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12M\n" +
 	"\rencapsulation\x18\x03 \x01(\x0e2'.switchboard.forwarder.v1.EncapsulationR\rencapsulation\x12\x14\n" +
-	"\x05alive\x18\x04 \x01(\bR\x05alive\"\xfd\x03\n" +
+	"\x05alive\x18\x04 \x01(\bR\x05alive\x12\x12\n" +
+	"\x04away\x18\x05 \x01(\bR\x04away\"\x97\x04\n" +
 	"\n" +
 	"Attachment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
@@ -1791,7 +1946,8 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\vchain_label\x18\r \x01(\rR\n" +
 	"chainLabel\x12!\n" +
 	"\fegress_label\x18\x0e \x01(\rR\vegressLabel\x12\x14\n" +
-	"\x05stage\x18\x0f \x01(\rR\x05stage\"\x9a\x02\n" +
+	"\x05stage\x18\x0f \x01(\rR\x05stage\x12\x18\n" +
+	"\apassive\x18\x10 \x01(\bR\apassive\"\xb4\x02\n" +
 	"\x04Edge\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x126\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\".switchboard.forwarder.v1.EdgeKindR\x04kind\x12\x12\n" +
@@ -1800,7 +1956,8 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\x11gateway_addresses\x18\x05 \x03(\tR\x10gatewayAddresses\x12\x1b\n" +
 	"\tnext_hops\x18\x06 \x03(\tR\bnextHops\x12F\n" +
 	"\vclassifiers\x18\a \x03(\v2$.switchboard.forwarder.v1.ClassifierR\vclassifiers\x12\x10\n" +
-	"\x03mtu\x18\b \x01(\rR\x03mtu\"\xf3\x01\n" +
+	"\x03mtu\x18\b \x01(\rR\x03mtu\x12\x18\n" +
+	"\apassive\x18\t \x01(\bR\apassive\"\xf3\x01\n" +
 	"\n" +
 	"Classifier\x125\n" +
 	"\x05match\x18\x01 \x01(\v2\x1f.switchboard.forwarder.v1.MatchR\x05match\x12\x1f\n" +
@@ -1904,7 +2061,7 @@ func file_switchboard_forwarder_v1_rules_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_forwarder_v1_rules_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_switchboard_forwarder_v1_rules_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_switchboard_forwarder_v1_rules_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_switchboard_forwarder_v1_rules_proto_goTypes = []any{
 	(Encapsulation)(0),   // 0: switchboard.forwarder.v1.Encapsulation
 	(AttachmentKind)(0),  // 1: switchboard.forwarder.v1.AttachmentKind
@@ -1912,50 +2069,52 @@ var file_switchboard_forwarder_v1_rules_proto_goTypes = []any{
 	(EdgeKind)(0),        // 3: switchboard.forwarder.v1.EdgeKind
 	(Direction)(0),       // 4: switchboard.forwarder.v1.Direction
 	(*RuleSet)(nil),      // 5: switchboard.forwarder.v1.RuleSet
-	(*Underlay)(nil),     // 6: switchboard.forwarder.v1.Underlay
-	(*Port)(nil),         // 7: switchboard.forwarder.v1.Port
-	(*Peer)(nil),         // 8: switchboard.forwarder.v1.Peer
-	(*Attachment)(nil),   // 9: switchboard.forwarder.v1.Attachment
-	(*Edge)(nil),         // 10: switchboard.forwarder.v1.Edge
-	(*Classifier)(nil),   // 11: switchboard.forwarder.v1.Classifier
-	(*EgressRoute)(nil),  // 12: switchboard.forwarder.v1.EgressRoute
-	(*Match)(nil),        // 13: switchboard.forwarder.v1.Match
-	(*PortRange)(nil),    // 14: switchboard.forwarder.v1.PortRange
-	(*ServicePath)(nil),  // 15: switchboard.forwarder.v1.ServicePath
-	(*Stage)(nil),        // 16: switchboard.forwarder.v1.Stage
-	(*StageEnd)(nil),     // 17: switchboard.forwarder.v1.StageEnd
-	(*LocalTarget)(nil),  // 18: switchboard.forwarder.v1.LocalTarget
-	(*RemoteTarget)(nil), // 19: switchboard.forwarder.v1.RemoteTarget
-	(*FlowTimers)(nil),   // 20: switchboard.forwarder.v1.FlowTimers
+	(*MovedHop)(nil),     // 6: switchboard.forwarder.v1.MovedHop
+	(*Underlay)(nil),     // 7: switchboard.forwarder.v1.Underlay
+	(*Port)(nil),         // 8: switchboard.forwarder.v1.Port
+	(*Peer)(nil),         // 9: switchboard.forwarder.v1.Peer
+	(*Attachment)(nil),   // 10: switchboard.forwarder.v1.Attachment
+	(*Edge)(nil),         // 11: switchboard.forwarder.v1.Edge
+	(*Classifier)(nil),   // 12: switchboard.forwarder.v1.Classifier
+	(*EgressRoute)(nil),  // 13: switchboard.forwarder.v1.EgressRoute
+	(*Match)(nil),        // 14: switchboard.forwarder.v1.Match
+	(*PortRange)(nil),    // 15: switchboard.forwarder.v1.PortRange
+	(*ServicePath)(nil),  // 16: switchboard.forwarder.v1.ServicePath
+	(*Stage)(nil),        // 17: switchboard.forwarder.v1.Stage
+	(*StageEnd)(nil),     // 18: switchboard.forwarder.v1.StageEnd
+	(*LocalTarget)(nil),  // 19: switchboard.forwarder.v1.LocalTarget
+	(*RemoteTarget)(nil), // 20: switchboard.forwarder.v1.RemoteTarget
+	(*FlowTimers)(nil),   // 21: switchboard.forwarder.v1.FlowTimers
 }
 var file_switchboard_forwarder_v1_rules_proto_depIdxs = []int32{
-	6,  // 0: switchboard.forwarder.v1.RuleSet.underlay:type_name -> switchboard.forwarder.v1.Underlay
-	7,  // 1: switchboard.forwarder.v1.RuleSet.ports:type_name -> switchboard.forwarder.v1.Port
-	8,  // 2: switchboard.forwarder.v1.RuleSet.peers:type_name -> switchboard.forwarder.v1.Peer
-	9,  // 3: switchboard.forwarder.v1.RuleSet.attachments:type_name -> switchboard.forwarder.v1.Attachment
-	10, // 4: switchboard.forwarder.v1.RuleSet.edges:type_name -> switchboard.forwarder.v1.Edge
-	15, // 5: switchboard.forwarder.v1.RuleSet.paths:type_name -> switchboard.forwarder.v1.ServicePath
-	20, // 6: switchboard.forwarder.v1.RuleSet.timers:type_name -> switchboard.forwarder.v1.FlowTimers
-	0,  // 7: switchboard.forwarder.v1.Peer.encapsulation:type_name -> switchboard.forwarder.v1.Encapsulation
-	1,  // 8: switchboard.forwarder.v1.Attachment.kind:type_name -> switchboard.forwarder.v1.AttachmentKind
-	2,  // 9: switchboard.forwarder.v1.Attachment.state:type_name -> switchboard.forwarder.v1.AttachmentState
-	3,  // 10: switchboard.forwarder.v1.Edge.kind:type_name -> switchboard.forwarder.v1.EdgeKind
-	11, // 11: switchboard.forwarder.v1.Edge.classifiers:type_name -> switchboard.forwarder.v1.Classifier
-	13, // 12: switchboard.forwarder.v1.Classifier.match:type_name -> switchboard.forwarder.v1.Match
-	4,  // 13: switchboard.forwarder.v1.Classifier.direction:type_name -> switchboard.forwarder.v1.Direction
-	12, // 14: switchboard.forwarder.v1.Classifier.egress_routes:type_name -> switchboard.forwarder.v1.EgressRoute
-	14, // 15: switchboard.forwarder.v1.Match.source_ports:type_name -> switchboard.forwarder.v1.PortRange
-	14, // 16: switchboard.forwarder.v1.Match.destination_ports:type_name -> switchboard.forwarder.v1.PortRange
-	16, // 17: switchboard.forwarder.v1.ServicePath.stages:type_name -> switchboard.forwarder.v1.Stage
-	17, // 18: switchboard.forwarder.v1.Stage.downstream:type_name -> switchboard.forwarder.v1.StageEnd
-	17, // 19: switchboard.forwarder.v1.Stage.upstream:type_name -> switchboard.forwarder.v1.StageEnd
-	18, // 20: switchboard.forwarder.v1.StageEnd.local:type_name -> switchboard.forwarder.v1.LocalTarget
-	19, // 21: switchboard.forwarder.v1.StageEnd.remote:type_name -> switchboard.forwarder.v1.RemoteTarget
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	7,  // 0: switchboard.forwarder.v1.RuleSet.underlay:type_name -> switchboard.forwarder.v1.Underlay
+	8,  // 1: switchboard.forwarder.v1.RuleSet.ports:type_name -> switchboard.forwarder.v1.Port
+	9,  // 2: switchboard.forwarder.v1.RuleSet.peers:type_name -> switchboard.forwarder.v1.Peer
+	10, // 3: switchboard.forwarder.v1.RuleSet.attachments:type_name -> switchboard.forwarder.v1.Attachment
+	11, // 4: switchboard.forwarder.v1.RuleSet.edges:type_name -> switchboard.forwarder.v1.Edge
+	16, // 5: switchboard.forwarder.v1.RuleSet.paths:type_name -> switchboard.forwarder.v1.ServicePath
+	21, // 6: switchboard.forwarder.v1.RuleSet.timers:type_name -> switchboard.forwarder.v1.FlowTimers
+	6,  // 7: switchboard.forwarder.v1.RuleSet.moved:type_name -> switchboard.forwarder.v1.MovedHop
+	0,  // 8: switchboard.forwarder.v1.Peer.encapsulation:type_name -> switchboard.forwarder.v1.Encapsulation
+	1,  // 9: switchboard.forwarder.v1.Attachment.kind:type_name -> switchboard.forwarder.v1.AttachmentKind
+	2,  // 10: switchboard.forwarder.v1.Attachment.state:type_name -> switchboard.forwarder.v1.AttachmentState
+	3,  // 11: switchboard.forwarder.v1.Edge.kind:type_name -> switchboard.forwarder.v1.EdgeKind
+	12, // 12: switchboard.forwarder.v1.Edge.classifiers:type_name -> switchboard.forwarder.v1.Classifier
+	14, // 13: switchboard.forwarder.v1.Classifier.match:type_name -> switchboard.forwarder.v1.Match
+	4,  // 14: switchboard.forwarder.v1.Classifier.direction:type_name -> switchboard.forwarder.v1.Direction
+	13, // 15: switchboard.forwarder.v1.Classifier.egress_routes:type_name -> switchboard.forwarder.v1.EgressRoute
+	15, // 16: switchboard.forwarder.v1.Match.source_ports:type_name -> switchboard.forwarder.v1.PortRange
+	15, // 17: switchboard.forwarder.v1.Match.destination_ports:type_name -> switchboard.forwarder.v1.PortRange
+	17, // 18: switchboard.forwarder.v1.ServicePath.stages:type_name -> switchboard.forwarder.v1.Stage
+	18, // 19: switchboard.forwarder.v1.Stage.downstream:type_name -> switchboard.forwarder.v1.StageEnd
+	18, // 20: switchboard.forwarder.v1.Stage.upstream:type_name -> switchboard.forwarder.v1.StageEnd
+	19, // 21: switchboard.forwarder.v1.StageEnd.local:type_name -> switchboard.forwarder.v1.LocalTarget
+	20, // 22: switchboard.forwarder.v1.StageEnd.remote:type_name -> switchboard.forwarder.v1.RemoteTarget
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_forwarder_v1_rules_proto_init() }
@@ -1963,13 +2122,18 @@ func file_switchboard_forwarder_v1_rules_proto_init() {
 	if File_switchboard_forwarder_v1_rules_proto != nil {
 		return
 	}
-	file_switchboard_forwarder_v1_rules_proto_msgTypes[2].OneofWrappers = []any{
+	file_switchboard_forwarder_v1_rules_proto_msgTypes[1].OneofWrappers = []any{
+		(*MovedHop_Attachment)(nil),
+		(*MovedHop_Edge)(nil),
+		(*MovedHop_Peer)(nil),
+	}
+	file_switchboard_forwarder_v1_rules_proto_msgTypes[3].OneofWrappers = []any{
 		(*Port_AfPacket)(nil),
 		(*Port_AfXdp)(nil),
 		(*Port_Devargs)(nil),
 		(*Port_VhostUser)(nil),
 	}
-	file_switchboard_forwarder_v1_rules_proto_msgTypes[13].OneofWrappers = []any{
+	file_switchboard_forwarder_v1_rules_proto_msgTypes[14].OneofWrappers = []any{
 		(*LocalTarget_Attachment)(nil),
 		(*LocalTarget_Edge)(nil),
 	}
@@ -1979,7 +2143,7 @@ func file_switchboard_forwarder_v1_rules_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_forwarder_v1_rules_proto_rawDesc), len(file_switchboard_forwarder_v1_rules_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -21,6 +21,57 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// CaptureDirection says which way frames pass a port.
+type CaptureDirection int32
+
+const (
+	// Both ways.
+	CaptureDirection_CAPTURE_DIRECTION_UNSPECIFIED CaptureDirection = 0
+	CaptureDirection_CAPTURE_DIRECTION_RECEIVED    CaptureDirection = 1
+	CaptureDirection_CAPTURE_DIRECTION_SENT        CaptureDirection = 2
+)
+
+// Enum value maps for CaptureDirection.
+var (
+	CaptureDirection_name = map[int32]string{
+		0: "CAPTURE_DIRECTION_UNSPECIFIED",
+		1: "CAPTURE_DIRECTION_RECEIVED",
+		2: "CAPTURE_DIRECTION_SENT",
+	}
+	CaptureDirection_value = map[string]int32{
+		"CAPTURE_DIRECTION_UNSPECIFIED": 0,
+		"CAPTURE_DIRECTION_RECEIVED":    1,
+		"CAPTURE_DIRECTION_SENT":        2,
+	}
+)
+
+func (x CaptureDirection) Enum() *CaptureDirection {
+	p := new(CaptureDirection)
+	*p = x
+	return p
+}
+
+func (x CaptureDirection) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CaptureDirection) Descriptor() protoreflect.EnumDescriptor {
+	return file_switchboard_forwarder_v1_status_proto_enumTypes[0].Descriptor()
+}
+
+func (CaptureDirection) Type() protoreflect.EnumType {
+	return &file_switchboard_forwarder_v1_status_proto_enumTypes[0]
+}
+
+func (x CaptureDirection) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CaptureDirection.Descriptor instead.
+func (CaptureDirection) EnumDescriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{0}
+}
+
 // Status is what a forwarder reports, as the last value of its key, at most once
 // a second and at least every ten seconds.
 type Status struct {
@@ -755,6 +806,268 @@ func (*InjectReply) Descriptor() ([]byte, []int) {
 	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{7}
 }
 
+// CaptureRequest asks a forwarder for frames as its ports receive and send them; service
+// "forwarder.<name>.capture". A session begins with the first request that names it; each request is
+// answered with the frames since the last. A session that nobody asks for ends after 3 seconds, and
+// with the beginning of another.
+type CaptureRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session: 1 to 32 bytes, drawn by whoever asks. The fields below count when it begins.
+	Session []byte `protobuf:"bytes,1,opt,name=session,proto3" json:"session,omitempty"`
+	// Only frames that hold such packets, in a tunnel the inner one.
+	Match *Match `protobuf:"bytes,2,opt,name=match,proto3" json:"match,omitempty"`
+	// Also packets of the opposite direction of the connections matched.
+	BothDirections bool `protobuf:"varint,3,opt,name=both_directions,json=bothDirections,proto3" json:"both_directions,omitempty"`
+	// Only packets known to be of this chain; empty: all.
+	Customer string `protobuf:"bytes,4,opt,name=customer,proto3" json:"customer,omitempty"`
+	Chain    string `protobuf:"bytes,5,opt,name=chain,proto3" json:"chain,omitempty"`
+	// Only this port; empty: all.
+	Port string `protobuf:"bytes,6,opt,name=port,proto3" json:"port,omitempty"`
+	// Only frames that ports received, or sent.
+	Direction CaptureDirection `protobuf:"varint,7,opt,name=direction,proto3,enum=switchboard.forwarder.v1.CaptureDirection" json:"direction,omitempty"`
+	// Bytes of each frame, at most 9216; 0: 128.
+	SnapLength uint32 `protobuf:"varint,8,opt,name=snap_length,json=snapLength,proto3" json:"snap_length,omitempty"`
+	// End the session; the answer holds what there was still.
+	End           bool `protobuf:"varint,9,opt,name=end,proto3" json:"end,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CaptureRequest) Reset() {
+	*x = CaptureRequest{}
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CaptureRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CaptureRequest) ProtoMessage() {}
+
+func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
+func (*CaptureRequest) Descriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *CaptureRequest) GetSession() []byte {
+	if x != nil {
+		return x.Session
+	}
+	return nil
+}
+
+func (x *CaptureRequest) GetMatch() *Match {
+	if x != nil {
+		return x.Match
+	}
+	return nil
+}
+
+func (x *CaptureRequest) GetBothDirections() bool {
+	if x != nil {
+		return x.BothDirections
+	}
+	return false
+}
+
+func (x *CaptureRequest) GetCustomer() string {
+	if x != nil {
+		return x.Customer
+	}
+	return ""
+}
+
+func (x *CaptureRequest) GetChain() string {
+	if x != nil {
+		return x.Chain
+	}
+	return ""
+}
+
+func (x *CaptureRequest) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *CaptureRequest) GetDirection() CaptureDirection {
+	if x != nil {
+		return x.Direction
+	}
+	return CaptureDirection_CAPTURE_DIRECTION_UNSPECIFIED
+}
+
+func (x *CaptureRequest) GetSnapLength() uint32 {
+	if x != nil {
+		return x.SnapLength
+	}
+	return 0
+}
+
+func (x *CaptureRequest) GetEnd() bool {
+	if x != nil {
+		return x.End
+	}
+	return false
+}
+
+// CaptureReply lists frames in the order taken.
+type CaptureReply struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Frames []*CapturedFrame       `protobuf:"bytes,1,rep,name=frames,proto3" json:"frames,omitempty"`
+	// Frames left out since the last reply because they were not asked for in time.
+	Lost uint64 `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`
+	// There are more already.
+	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CaptureReply) Reset() {
+	*x = CaptureReply{}
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CaptureReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CaptureReply) ProtoMessage() {}
+
+func (x *CaptureReply) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CaptureReply.ProtoReflect.Descriptor instead.
+func (*CaptureReply) Descriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *CaptureReply) GetFrames() []*CapturedFrame {
+	if x != nil {
+		return x.Frames
+	}
+	return nil
+}
+
+func (x *CaptureReply) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+func (x *CaptureReply) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// CapturedFrame is the beginning of a frame at a port.
+type CapturedFrame struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	TimeUnixNs int64                  `protobuf:"varint,1,opt,name=time_unix_ns,json=timeUnixNs,proto3" json:"time_unix_ns,omitempty"`
+	Port       string                 `protobuf:"bytes,2,opt,name=port,proto3" json:"port,omitempty"`
+	// It was sent by the port, not received.
+	Sent bool `protobuf:"varint,3,opt,name=sent,proto3" json:"sent,omitempty"`
+	// Bytes of the frame.
+	Length        uint32 `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"`
+	Data          []byte `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapturedFrame) Reset() {
+	*x = CapturedFrame{}
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapturedFrame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapturedFrame) ProtoMessage() {}
+
+func (x *CapturedFrame) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapturedFrame.ProtoReflect.Descriptor instead.
+func (*CapturedFrame) Descriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CapturedFrame) GetTimeUnixNs() int64 {
+	if x != nil {
+		return x.TimeUnixNs
+	}
+	return 0
+}
+
+func (x *CapturedFrame) GetPort() string {
+	if x != nil {
+		return x.Port
+	}
+	return ""
+}
+
+func (x *CapturedFrame) GetSent() bool {
+	if x != nil {
+		return x.Sent
+	}
+	return false
+}
+
+func (x *CapturedFrame) GetLength() uint32 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *CapturedFrame) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // TraceReply lists decisions in the order taken.
 type TraceReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -765,7 +1078,7 @@ type TraceReply struct {
 
 func (x *TraceReply) Reset() {
 	*x = TraceReply{}
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[8]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -777,7 +1090,7 @@ func (x *TraceReply) String() string {
 func (*TraceReply) ProtoMessage() {}
 
 func (x *TraceReply) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[8]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -790,7 +1103,7 @@ func (x *TraceReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceReply.ProtoReflect.Descriptor instead.
 func (*TraceReply) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{8}
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TraceReply) GetHops() []*TraceHop {
@@ -833,7 +1146,7 @@ type TraceHop struct {
 
 func (x *TraceHop) Reset() {
 	*x = TraceHop{}
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[9]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +1158,7 @@ func (x *TraceHop) String() string {
 func (*TraceHop) ProtoMessage() {}
 
 func (x *TraceHop) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[9]
+	mi := &file_switchboard_forwarder_v1_status_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -858,7 +1171,7 @@ func (x *TraceHop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TraceHop.ProtoReflect.Descriptor instead.
 func (*TraceHop) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{9}
+	return file_switchboard_forwarder_v1_status_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TraceHop) GetTimeUnixNs() int64 {
@@ -1088,7 +1401,29 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\x05probe\x18\x01 \x01(\fR\x05probe\x12\x12\n" +
 	"\x04edge\x18\x02 \x01(\tR\x04edge\x12\x16\n" +
 	"\x06packet\x18\x03 \x01(\fR\x06packet\"\r\n" +
-	"\vInjectReply\"D\n" +
+	"\vInjectReply\"\xcd\x02\n" +
+	"\x0eCaptureRequest\x12\x18\n" +
+	"\asession\x18\x01 \x01(\fR\asession\x125\n" +
+	"\x05match\x18\x02 \x01(\v2\x1f.switchboard.forwarder.v1.MatchR\x05match\x12'\n" +
+	"\x0fboth_directions\x18\x03 \x01(\bR\x0ebothDirections\x12\x1a\n" +
+	"\bcustomer\x18\x04 \x01(\tR\bcustomer\x12\x14\n" +
+	"\x05chain\x18\x05 \x01(\tR\x05chain\x12\x12\n" +
+	"\x04port\x18\x06 \x01(\tR\x04port\x12H\n" +
+	"\tdirection\x18\a \x01(\x0e2*.switchboard.forwarder.v1.CaptureDirectionR\tdirection\x12\x1f\n" +
+	"\vsnap_length\x18\b \x01(\rR\n" +
+	"snapLength\x12\x10\n" +
+	"\x03end\x18\t \x01(\bR\x03end\"w\n" +
+	"\fCaptureReply\x12?\n" +
+	"\x06frames\x18\x01 \x03(\v2'.switchboard.forwarder.v1.CapturedFrameR\x06frames\x12\x12\n" +
+	"\x04lost\x18\x02 \x01(\x04R\x04lost\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\"\x85\x01\n" +
+	"\rCapturedFrame\x12 \n" +
+	"\ftime_unix_ns\x18\x01 \x01(\x03R\n" +
+	"timeUnixNs\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\tR\x04port\x12\x12\n" +
+	"\x04sent\x18\x03 \x01(\bR\x04sent\x12\x16\n" +
+	"\x06length\x18\x04 \x01(\rR\x06length\x12\x12\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\"D\n" +
 	"\n" +
 	"TraceReply\x126\n" +
 	"\x04hops\x18\x01 \x03(\v2\".switchboard.forwarder.v1.TraceHopR\x04hops\"\xe2\x04\n" +
@@ -1116,7 +1451,11 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"sourcePort\x12)\n" +
 	"\x10destination_port\x18\x12 \x01(\rR\x0fdestinationPort\x12\x18\n" +
 	"\adropped\x18\x13 \x01(\bR\adropped\x12\x12\n" +
-	"\x04held\x18\x14 \x01(\bR\x04heldB\x82\x02\n" +
+	"\x04held\x18\x14 \x01(\bR\x04held*q\n" +
+	"\x10CaptureDirection\x12!\n" +
+	"\x1dCAPTURE_DIRECTION_UNSPECIFIED\x10\x00\x12\x1e\n" +
+	"\x1aCAPTURE_DIRECTION_RECEIVED\x10\x01\x12\x1a\n" +
+	"\x16CAPTURE_DIRECTION_SENT\x10\x02B\x82\x02\n" +
 	"\x1ccom.switchboard.forwarder.v1B\vStatusProtoP\x01ZSgithub.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1;forwarderv1\xa2\x02\x03SFX\xaa\x02\x18Switchboard.Forwarder.V1\xca\x02\x18Switchboard\\Forwarder\\V1\xe2\x02$Switchboard\\Forwarder\\V1\\GPBMetadata\xea\x02\x1aSwitchboard::Forwarder::V1b\x06proto3"
 
 var (
@@ -1131,45 +1470,53 @@ func file_switchboard_forwarder_v1_status_proto_rawDescGZIP() []byte {
 	return file_switchboard_forwarder_v1_status_proto_rawDescData
 }
 
-var file_switchboard_forwarder_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_switchboard_forwarder_v1_status_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_switchboard_forwarder_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_switchboard_forwarder_v1_status_proto_goTypes = []any{
-	(*Status)(nil),           // 0: switchboard.forwarder.v1.Status
-	(*LatencyHistogram)(nil), // 1: switchboard.forwarder.v1.LatencyHistogram
-	(*LatencyBucket)(nil),    // 2: switchboard.forwarder.v1.LatencyBucket
-	(*PortStatus)(nil),       // 3: switchboard.forwarder.v1.PortStatus
-	(*StageCounters)(nil),    // 4: switchboard.forwarder.v1.StageCounters
-	(*TraceRequest)(nil),     // 5: switchboard.forwarder.v1.TraceRequest
-	(*InjectRequest)(nil),    // 6: switchboard.forwarder.v1.InjectRequest
-	(*InjectReply)(nil),      // 7: switchboard.forwarder.v1.InjectReply
-	(*TraceReply)(nil),       // 8: switchboard.forwarder.v1.TraceReply
-	(*TraceHop)(nil),         // 9: switchboard.forwarder.v1.TraceHop
-	nil,                      // 10: switchboard.forwarder.v1.Status.DropsEntry
-	nil,                      // 11: switchboard.forwarder.v1.Status.EventsEntry
-	nil,                      // 12: switchboard.forwarder.v1.Status.AttachmentFlowsEntry
-	nil,                      // 13: switchboard.forwarder.v1.Status.AttachmentNewFlowsEntry
-	nil,                      // 14: switchboard.forwarder.v1.Status.AttachmentPacketsEntry
-	(Direction)(0),           // 15: switchboard.forwarder.v1.Direction
-	(*Match)(nil),            // 16: switchboard.forwarder.v1.Match
+	(CaptureDirection)(0),    // 0: switchboard.forwarder.v1.CaptureDirection
+	(*Status)(nil),           // 1: switchboard.forwarder.v1.Status
+	(*LatencyHistogram)(nil), // 2: switchboard.forwarder.v1.LatencyHistogram
+	(*LatencyBucket)(nil),    // 3: switchboard.forwarder.v1.LatencyBucket
+	(*PortStatus)(nil),       // 4: switchboard.forwarder.v1.PortStatus
+	(*StageCounters)(nil),    // 5: switchboard.forwarder.v1.StageCounters
+	(*TraceRequest)(nil),     // 6: switchboard.forwarder.v1.TraceRequest
+	(*InjectRequest)(nil),    // 7: switchboard.forwarder.v1.InjectRequest
+	(*InjectReply)(nil),      // 8: switchboard.forwarder.v1.InjectReply
+	(*CaptureRequest)(nil),   // 9: switchboard.forwarder.v1.CaptureRequest
+	(*CaptureReply)(nil),     // 10: switchboard.forwarder.v1.CaptureReply
+	(*CapturedFrame)(nil),    // 11: switchboard.forwarder.v1.CapturedFrame
+	(*TraceReply)(nil),       // 12: switchboard.forwarder.v1.TraceReply
+	(*TraceHop)(nil),         // 13: switchboard.forwarder.v1.TraceHop
+	nil,                      // 14: switchboard.forwarder.v1.Status.DropsEntry
+	nil,                      // 15: switchboard.forwarder.v1.Status.EventsEntry
+	nil,                      // 16: switchboard.forwarder.v1.Status.AttachmentFlowsEntry
+	nil,                      // 17: switchboard.forwarder.v1.Status.AttachmentNewFlowsEntry
+	nil,                      // 18: switchboard.forwarder.v1.Status.AttachmentPacketsEntry
+	(Direction)(0),           // 19: switchboard.forwarder.v1.Direction
+	(*Match)(nil),            // 20: switchboard.forwarder.v1.Match
 }
 var file_switchboard_forwarder_v1_status_proto_depIdxs = []int32{
-	3,  // 0: switchboard.forwarder.v1.Status.ports:type_name -> switchboard.forwarder.v1.PortStatus
-	4,  // 1: switchboard.forwarder.v1.Status.stages:type_name -> switchboard.forwarder.v1.StageCounters
-	10, // 2: switchboard.forwarder.v1.Status.drops:type_name -> switchboard.forwarder.v1.Status.DropsEntry
-	11, // 3: switchboard.forwarder.v1.Status.events:type_name -> switchboard.forwarder.v1.Status.EventsEntry
-	12, // 4: switchboard.forwarder.v1.Status.attachment_flows:type_name -> switchboard.forwarder.v1.Status.AttachmentFlowsEntry
-	13, // 5: switchboard.forwarder.v1.Status.attachment_new_flows:type_name -> switchboard.forwarder.v1.Status.AttachmentNewFlowsEntry
-	14, // 6: switchboard.forwarder.v1.Status.attachment_packets:type_name -> switchboard.forwarder.v1.Status.AttachmentPacketsEntry
-	1,  // 7: switchboard.forwarder.v1.Status.latencies:type_name -> switchboard.forwarder.v1.LatencyHistogram
-	2,  // 8: switchboard.forwarder.v1.LatencyHistogram.buckets:type_name -> switchboard.forwarder.v1.LatencyBucket
-	15, // 9: switchboard.forwarder.v1.StageCounters.direction:type_name -> switchboard.forwarder.v1.Direction
-	16, // 10: switchboard.forwarder.v1.TraceRequest.match:type_name -> switchboard.forwarder.v1.Match
-	9,  // 11: switchboard.forwarder.v1.TraceReply.hops:type_name -> switchboard.forwarder.v1.TraceHop
-	15, // 12: switchboard.forwarder.v1.TraceHop.direction:type_name -> switchboard.forwarder.v1.Direction
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	4,  // 0: switchboard.forwarder.v1.Status.ports:type_name -> switchboard.forwarder.v1.PortStatus
+	5,  // 1: switchboard.forwarder.v1.Status.stages:type_name -> switchboard.forwarder.v1.StageCounters
+	14, // 2: switchboard.forwarder.v1.Status.drops:type_name -> switchboard.forwarder.v1.Status.DropsEntry
+	15, // 3: switchboard.forwarder.v1.Status.events:type_name -> switchboard.forwarder.v1.Status.EventsEntry
+	16, // 4: switchboard.forwarder.v1.Status.attachment_flows:type_name -> switchboard.forwarder.v1.Status.AttachmentFlowsEntry
+	17, // 5: switchboard.forwarder.v1.Status.attachment_new_flows:type_name -> switchboard.forwarder.v1.Status.AttachmentNewFlowsEntry
+	18, // 6: switchboard.forwarder.v1.Status.attachment_packets:type_name -> switchboard.forwarder.v1.Status.AttachmentPacketsEntry
+	2,  // 7: switchboard.forwarder.v1.Status.latencies:type_name -> switchboard.forwarder.v1.LatencyHistogram
+	3,  // 8: switchboard.forwarder.v1.LatencyHistogram.buckets:type_name -> switchboard.forwarder.v1.LatencyBucket
+	19, // 9: switchboard.forwarder.v1.StageCounters.direction:type_name -> switchboard.forwarder.v1.Direction
+	20, // 10: switchboard.forwarder.v1.TraceRequest.match:type_name -> switchboard.forwarder.v1.Match
+	20, // 11: switchboard.forwarder.v1.CaptureRequest.match:type_name -> switchboard.forwarder.v1.Match
+	0,  // 12: switchboard.forwarder.v1.CaptureRequest.direction:type_name -> switchboard.forwarder.v1.CaptureDirection
+	11, // 13: switchboard.forwarder.v1.CaptureReply.frames:type_name -> switchboard.forwarder.v1.CapturedFrame
+	13, // 14: switchboard.forwarder.v1.TraceReply.hops:type_name -> switchboard.forwarder.v1.TraceHop
+	19, // 15: switchboard.forwarder.v1.TraceHop.direction:type_name -> switchboard.forwarder.v1.Direction
+	16, // [16:16] is the sub-list for method output_type
+	16, // [16:16] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_forwarder_v1_status_proto_init() }
@@ -1183,13 +1530,14 @@ func file_switchboard_forwarder_v1_status_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_forwarder_v1_status_proto_rawDesc), len(file_switchboard_forwarder_v1_status_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   15,
+			NumEnums:      1,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_switchboard_forwarder_v1_status_proto_goTypes,
 		DependencyIndexes: file_switchboard_forwarder_v1_status_proto_depIdxs,
+		EnumInfos:         file_switchboard_forwarder_v1_status_proto_enumTypes,
 		MessageInfos:      file_switchboard_forwarder_v1_status_proto_msgTypes,
 	}.Build()
 	File_switchboard_forwarder_v1_status_proto = out.File

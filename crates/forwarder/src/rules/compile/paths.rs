@@ -214,7 +214,7 @@ impl Compiler<'_> {
             .map_err(|_| RuleError::new(format!("{field}.weight"), "give 0 to 65535"))?;
         let keeps_only = match self.rules.hop(*hop) {
             Some(Hop::Attachment(attachment)) => attachment.state != AttachmentState::Active,
-            Some(Hop::Peer(peer)) => !peer.alive,
+            Some(Hop::Peer(peer)) => !peer.alive || peer.away,
             _ => false,
         };
         Ok(Target {

@@ -9,8 +9,11 @@ use super::Instance;
 /// VNFs count as equally loaded within this.
 const ALIKE: f64 = 1e-9;
 
-/// Prices by row, for the row's whole capacity, that make the most of counting; `None` without load or capacity.
-pub(super) fn prices(instance: &Instance) -> Option<Vec<f64>> {
+/// Prices by row, for the row's whole capacity, that make the most of counting, and the bound on t that they prove;
+/// `None` without load or capacity.
+///
+/// All routes cost the same at these prices, so the cheapest need not be searched for: the certificate is a sum.
+pub(super) fn prove(instance: &Instance) -> Option<(Vec<f64>, f64)> {
     let load = load_of_vnfs(instance);
     let capacity: Vec<f64> = instance
         .vnfs
@@ -32,13 +35,23 @@ pub(super) fn prices(instance: &Instance) -> Option<Vec<f64>> {
         hosts
             .iter()
             .for_each(|&row| price[row] = instance.capacity[row] / all);
-        return Some(price);
+        let bound = load.iter().sum::<f64>() / all;
+        let others = of_others(instance, &price);
+        return Some((price, bound + others));
     }
+    let (mut cost, mut paid) = (0.0, 0.0);
     for vnf in (0..load.len()).filter(|&v| ratio(v) >= fullest * (1.0 - ALIKE)) {
         rows(&instance.vnfs[vnf])
             .for_each(|row| price[row] = instance.capacity[row] / capacity[vnf]);
+        (cost, paid) = (cost + ratio(vnf), paid + 1.0);
     }
-    (fullest > 0.0).then_some(price)
+    cost += of_others(instance, &price);
+    (fullest > 0.0).then(|| (price, cost / paid))
+}
+
+/// What the load that is there already costs.
+fn of_others(instance: &Instance, price: &[f64]) -> f64 {
+    price.iter().zip(&instance.base).map(|(p, b)| p * b).sum()
 }
 
 /// Load that each VNF has to bear when every commodity is carried once.

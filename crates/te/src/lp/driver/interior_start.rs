@@ -5,6 +5,9 @@ use super::*;
 impl Solver<'_> {
     /// For objectives with fixed demands: a routing that fits, or the proof that there is none; then a walk from it.
     pub(super) fn find_interior(&mut self, model: &Model) -> Result<(), Infeasible> {
+        if self.should_stop() {
+            return Ok(());
+        }
         let needed: Vec<usize> = (0..self.instance.commodities.len())
             .filter(|&c| self.instance.commodities[c].mandatory)
             .collect();
@@ -15,20 +18,40 @@ impl Solver<'_> {
                 .iter()
                 .map(|&c| self.instance.commodities[c].clone())
                 .collect();
-            let mut scale = Solver::new(
-                &part,
-                Objective::Scale,
-                self.options,
-                self.monitor,
-                self.clock,
-            );
-            scale.monitor = &QUIET;
+            // What is known of the objective meanwhile; how full the search for room is means nothing to the user.
+            let known = Progress {
+                elapsed: self.clock.elapsed(),
+                value: self.in_objective(self.value),
+                bound: self.in_objective(self.bound),
+                gap: self.gap(),
+                done: None,
+            };
+            let outer = *self.monitor;
+            let report = |progress: &Progress| {
+                if let Some(report) = outer.report {
+                    report(&Progress {
+                        elapsed: progress.elapsed,
+                        ..known
+                    });
+                }
+            };
+            let monitor = Monitor {
+                report: Some(&report),
+                ..outer
+            };
+            let mut scale =
+                Solver::new(&part, Objective::Scale, self.options, &monitor, self.clock);
             scale.warm_start();
             if let Some(commodity) = scale.stuck {
                 return Err(outcome::stuck(model, &part, commodity));
             }
             scale.rounds(|s| s.value < 0.999 || s.bound > 1.0 + 1e-9 || s.gap() < 1e-8);
-            if scale.bound > 1.0 + 1e-9 || scale.value > 1.0 + ROUNDING {
+            let full = scale.value > 1.0 + ROUNDING;
+            if full && scale.bound <= 1.0 + 1e-9 && (self.should_stop() || self.value.is_finite()) {
+                // Not known to be too much: SB-DP's answer is what there is.
+                return Ok(());
+            }
+            if full || scale.bound > 1.0 + 1e-9 {
                 return Err(outcome::overloaded(
                     model,
                     &part,
@@ -46,10 +69,8 @@ impl Solver<'_> {
             }
         }
         for commodity in 0..self.instance.commodities.len() {
-            if self.costing.objective == Objective::Throughput
-                && !self.instance.commodities[commodity].mandatory
-            {
-                let column = self.columns.add_uncarried(commodity);
+            if self.may_be_left(commodity) {
+                let column = self.uncarried(commodity);
                 shares.resize(self.columns.len(), 0.0);
                 shares[column] = 1.0;
             }
@@ -58,19 +79,20 @@ impl Solver<'_> {
         let room = utilization.iter().copied().fold(0.0, f64::max);
         self.interior = Some((shares.clone(), room));
         self.offer(&shares, &utilization);
+        self.report();
         self.walk_with_barrier();
         Ok(())
     }
 
     pub(super) fn walk_with_barrier(&mut self) {
-        let mut walk = FrankWolfe::new(self.instance, self.costing);
+        let mut walk = FrankWolfe::new(self.instance, self.costing, self.clock);
         let mut potential = Potential {
             steepness: 15.0,
             limit: 1.0,
             slope: 0.05,
         };
         self.stuck = walk.start(&mut self.columns, &potential);
-        if self.stuck.is_some() {
+        if self.stuck.is_some() || self.should_stop() {
             return;
         }
         for _ in 0..WALK {
@@ -87,5 +109,7 @@ impl Solver<'_> {
         self.price_out(&price, &none, 0.0);
         self.report();
         self.adopt_rows(&walk.utilization, &price);
+        // The bound of every chain's fastest route may be better, and its prices of nothing are no start.
+        self.first_price = Some(price);
     }
 }

@@ -6,7 +6,8 @@ impl Solver<'_> {
     /// Holds chains to their number of routes: each keeps those that carry most in the optimum, and the rest is solved
     /// anew around them. The bound stays that of the problem without the limit, which is valid and may be loose.
     pub(super) fn limit_routes(&mut self) {
-        if self.instance.max_routes.is_empty() {
+        // Without any routing there is nothing to hold to a limit.
+        if self.instance.max_routes.is_empty() || self.value.is_infinite() {
             return;
         }
         let allowed = self.most_used();
@@ -109,25 +110,15 @@ impl Solver<'_> {
         restricted
     }
 
-    /// The heuristic's answer, with the bound proved so far, when holding chains to few routes left none of the solver's.
-    pub(super) fn fall_back(self, model: &Model) -> Result<(Solution, Vec<f64>), Infeasible> {
-        let objective = self.costing.objective;
-        let mut solution = crate::heuristic::solve(
-            model,
-            self.instance,
-            crate::heuristic::Heuristic::Dp,
-            objective,
-        )?;
-        solution.bound = Some(self.in_objective(self.bound));
-        solution.seconds = self.clock.start.elapsed().as_secs_f64();
-        Ok((solution, self.proof))
-    }
-
     /// Leaves out small shares while the proof still holds: an interior solution spreads a chain over more routes
     /// than it needs, and each costs forwarding state.
     pub(super) fn thin_out(&mut self) {
         let objective = self.costing.objective;
         let before = self.gap();
+        if !before.is_finite() {
+            // Nothing tells what thinning would cost.
+            return;
+        }
         for least in [0.1, 0.03, 0.01, 0.003, 0.001] {
             let mut x = vec![0.0; self.columns.len()];
             for commodity in 0..self.instance.commodities.len() {

@@ -31,7 +31,7 @@ const STEEPEST: f64 = 400.0;
 impl Solver<'_> {
     /// Frank–Wolfe from nothing, under scale.
     pub(super) fn warm_start(&mut self) {
-        let mut walk = FrankWolfe::new(self.instance, self.costing);
+        let mut walk = FrankWolfe::new(self.instance, self.costing, self.clock);
         self.stuck = walk.start(
             &mut self.columns,
             &Potential {
@@ -45,9 +45,10 @@ impl Solver<'_> {
         }
         let none = vec![f64::NEG_INFINITY; self.instance.commodities.len()];
         if self.expansion.is_none()
-            && let Some(price) = counting::prices(self.instance)
+            && let Some((price, bound)) = counting::prove(self.instance)
+            && bound > self.bound
         {
-            self.price_out(&price, &none, 0.0);
+            (self.bound, self.proof) = (bound, price);
         }
         let mut steepness = 30.0;
         let mut price = self.proof.clone();
@@ -86,6 +87,27 @@ impl Solver<'_> {
         if self.gap() < CLOSE {
             price = self.proof.clone();
         }
+        self.adopt_rows(&now, &price);
+        self.first_price = Some(price);
+    }
+
+    /// Goes on from the optimum for capacity that is spread evenly, and from the prices of the rows that it left.
+    pub(super) fn take_up(&mut self, even: &Solution, price: &[f64]) {
+        if even.leaves_demand(self.instance) {
+            return;
+        }
+        let x = self.columns_of(even);
+        let now = self.utilization(&x);
+        self.offer(&x, &now);
+        let mut price = price.to_vec();
+        price.resize(self.instance.rows(), 0.0);
+        if let Some(expansion) = &self.expansion {
+            expansion.relieve(&mut price);
+            expansion.price_budget(&mut price);
+        }
+        let none = vec![f64::NEG_INFINITY; self.instance.commodities.len()];
+        self.price_out(&price, &none, 0.0);
+        self.report();
         self.adopt_rows(&now, &price);
         self.first_price = Some(price);
     }

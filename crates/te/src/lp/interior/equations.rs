@@ -4,6 +4,7 @@ use super::normal::Assembly;
 use super::parts::{Part, in_parts};
 use super::step::{Step, Target};
 use super::{Master, Point, Slopes, add};
+use crate::clock::Clock;
 
 /// Share of the mean weight below which a column is light.
 const LIGHT: f64 = 1e-4;
@@ -54,16 +55,26 @@ impl Equations {
         }
     }
 
-    /// The normal equations A Θ Aᵀ after the elimination of the convexity rows, factorised; and the border.
-    pub(super) fn assemble(&mut self, master: &Master, point: &Point, slopes: &Slopes) {
+    /// The normal equations A Θ Aᵀ after the elimination of the convexity rows, factorised; and the border. False when
+    /// there was not the time for it.
+    pub(super) fn assemble(
+        &mut self,
+        master: &Master,
+        point: &Point,
+        slopes: &Slopes,
+        clock: &Clock<'_>,
+    ) -> bool {
         self.theta.clear();
         self.theta
             .extend(point.x.iter().zip(&slopes.reduced).map(|(x, z)| x / z));
         let light = self.light(master);
         let theta = &self.theta;
         let pivots = in_parts(&self.parts, &mut self.assembly, |part, assembly| {
-            assembly.add_part(master, theta, light, part)
+            assembly.add_part(master, theta, light, part, clock)
         });
+        if clock.is_over() {
+            return false;
+        }
         self.pivot.clear();
         self.weight.clear();
         for part in pivots {
@@ -83,12 +94,15 @@ impl Equations {
             let (rows, values) = master.entries(column);
             whole[0].add_loose(rows, values, self.theta[column]);
         }
-        whole[0].matrix.factorise();
+        if !whole[0].matrix.factorise(clock) {
+            return false;
+        }
         self.border.clear();
         if master.scale {
             self.border.resize(master.rows, 1.0);
             whole[0].matrix.solve(&mut self.border);
         }
+        true
     }
 
     /// Weight below which a column is left out of the equations: it hardly moves them, most columns are that light

@@ -15,6 +15,7 @@ mod parts;
 mod start;
 mod step;
 
+use crate::clock::Clock;
 use equations::Equations;
 use parts::{Part, in_parts};
 use step::Step;
@@ -121,8 +122,15 @@ impl Master {
     }
 
     /// Solves to a complementarity gap of `tolerance` in the master's unit, from `point`; `mu` is the expected gap
-    /// of the start for each column and row. Returns the gap reached and the number of iterations.
-    pub fn solve(&self, point: &mut Point, mu: f64, tolerance: f64) -> (f64, usize) {
+    /// of the start for each column and row. Returns the gap reached and the number of iterations. When time is up the
+    /// point is that of the last whole iteration, which keeps all limits too.
+    pub fn solve(
+        &self,
+        point: &mut Point,
+        mu: f64,
+        tolerance: f64,
+        clock: &Clock<'_>,
+    ) -> (f64, usize) {
         let mut slopes = Slopes::default();
         let parts = self.parts();
         let mut equations = Equations::new(self, &parts);
@@ -132,12 +140,15 @@ impl Master {
         for iteration in 0..ITERATIONS {
             self.residuals(point, &parts, &mut slopes);
             let now = dot(&point.x, &slopes.reduced) + dot(&point.price, &slopes.slack);
-            if now <= tolerance || (iteration > 15 && now > 0.98 * gap) {
+            if now <= tolerance || (iteration > 15 && now > 0.98 * gap) || clock.is_over() {
                 return (now, iteration);
             }
             gap = now;
-            equations.assemble(self, point, &slopes);
-            let (step, primal, dual) = self.step(&mut equations, point, &slopes, gap / count);
+            if !equations.assemble(self, point, &slopes, clock) {
+                return (gap, iteration);
+            }
+            let (step, primal, dual) =
+                self.step(&mut equations, point, &slopes, gap / count, clock);
             self.advance(point, &step, primal, dual);
         }
         (gap, ITERATIONS)

@@ -3,6 +3,11 @@
 use super::super::cholesky::Cholesky;
 use super::Master;
 use super::parts::Part;
+use crate::clock::Clock;
+use crate::instance::NONE;
+
+/// Coefficients that differ by less than this share of them are the same but for rounding.
+const SAME: f64 = 1e-13;
 
 /// Working memory of one thread, and its part of the matrix.
 #[derive(Debug, Default)]
@@ -11,6 +16,8 @@ pub(super) struct Assembly {
     /// Rows of the block's columns, and where each stands among them.
     rows: Vec<u32>,
     place: Vec<u32>,
+    /// Those of the rows on which any column differs from the pivot.
+    kept: Vec<usize>,
     /// One row for each column that differs from the pivot, as differences from it; and their weights.
     differences: Vec<f64>,
     weights: Vec<f64>,
@@ -35,18 +42,57 @@ impl Assembly {
         }
     }
 
-    /// Adds the blocks of a part to the matrix, which is cleared first; leaves out columns lighter than `light`.
+    /// Adds the blocks of a part to the matrix, which is cleared first; leaves out columns lighter than `light`. When time
+    /// is up it is left unfinished.
+    ///
+    /// Compiled for two instruction sets, which do the same operations in the same order: results do not depend on the
+    /// processor.
     pub(super) fn add_part(
         &mut self,
         master: &Master,
         theta: &[f64],
         light: f64,
         part: &Part,
+        clock: &Clock<'_>,
+    ) -> Pivots {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has just been asked for the feature.
+            return unsafe { self.add_part_avx2(master, theta, light, part, clock) };
+        }
+        self.add_part_anywhere(master, theta, light, part, clock)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[target_feature(enable = "avx2")]
+    fn add_part_avx2(
+        &mut self,
+        master: &Master,
+        theta: &[f64],
+        light: f64,
+        part: &Part,
+        clock: &Clock<'_>,
+    ) -> Pivots {
+        self.add_part_anywhere(master, theta, light, part, clock)
+    }
+
+    #[inline(always)]
+    fn add_part_anywhere(
+        &mut self,
+        master: &Master,
+        theta: &[f64],
+        light: f64,
+        part: &Part,
+        clock: &Clock<'_>,
     ) -> Pivots {
         self.matrix.clear(master.rows);
-        self.place.resize(master.rows, 0);
+        self.place.clear();
+        self.place.resize(master.rows, NONE);
         let mut pivots = Pivots::default();
         for block in part.blocks.clone() {
+            if clock.is_over_at(block) {
+                break;
+            }
             let range = master.block(block);
             let heaviest = range
                 .clone()
@@ -61,6 +107,7 @@ impl Assembly {
 
     /// Adds Σ θ_p d_p d_pᵀ − (Σ θ_p d_p)(Σ θ_p d_p)ᵀ / Σ θ_p with d_p = a_p − a_pivot: first densely over the rows
     /// that the block has, then all at once to the matrix.
+    #[inline(always)]
     fn add_block(
         &mut self,
         master: &Master,
@@ -70,13 +117,17 @@ impl Assembly {
         pivot: usize,
     ) {
         let others = range.filter(|&c| c != pivot && theta[c] > light);
-        self.gather(master, theta, others, pivot);
+        self.weights.clear();
+        self.weights.extend(others.clone().map(|c| theta[c]));
+        if self.weights.is_empty() {
+            return;
+        }
+        self.gather(master, others, pivot);
         if self.rows.is_empty() {
             return;
         }
         let total = theta[pivot] + self.weights.iter().sum::<f64>();
         match self.weights[..] {
-            [] => return,
             // One other column: θ − θ²/Σθ at once, without cancellation.
             [weight] => self.weights[0] = weight * (1.0 - weight / total),
             _ => {
@@ -94,24 +145,21 @@ impl Assembly {
         self.scatter();
     }
 
-    /// The rows, differences and weights of the columns that differ from the pivot.
+    /// The rows on which a block's columns differ from the pivot, and the differences.
+    #[inline(always)]
     fn gather(
         &mut self,
         master: &Master,
-        theta: &[f64],
         others: impl Iterator<Item = usize> + Clone,
         pivot: usize,
     ) {
         self.rows.clear();
-        self.weights.clear();
-        for column in others.clone() {
-            self.rows.extend_from_slice(master.entries(column).0);
-            self.weights.push(theta[column]);
-        }
         let (pivot_rows, pivot_values) = master.entries(pivot);
-        self.rows.extend_from_slice(pivot_rows);
+        for column in others.clone() {
+            self.mark(master.entries(column).0);
+        }
+        self.mark(pivot_rows);
         self.rows.sort_unstable();
-        self.rows.dedup();
         for (place, &row) in self.rows.iter().enumerate() {
             self.place[row as usize] = place as u32;
         }
@@ -124,12 +172,58 @@ impl Assembly {
                 to[self.place[row as usize] as usize] += value;
             }
             for (&row, &value) in pivot_rows.iter().zip(pivot_values) {
-                to[self.place[row as usize] as usize] -= value;
+                let to = &mut to[self.place[row as usize] as usize];
+                *to -= value;
+                if to.abs() <= SAME * value.abs() {
+                    *to = 0.0;
+                }
+            }
+        }
+        for &row in &self.rows {
+            self.place[row as usize] = NONE;
+        }
+        self.drop_equal_rows();
+    }
+
+    /// Forgets the rows on which no column differs from the pivot: most routes of a commodity share much of their way.
+    #[inline(always)]
+    fn drop_equal_rows(&mut self) {
+        let count = self.rows.len();
+        self.kept.clear();
+        let differs = |place: &usize| {
+            let mut of_place = self.differences[*place..].iter().step_by(count);
+            of_place.any(|d| *d != 0.0)
+        };
+        self.kept.extend((0..count).filter(differs));
+        if self.kept.len() == count {
+            return;
+        }
+        let mut to = 0;
+        for column in 0..self.weights.len() {
+            for &place in &self.kept {
+                self.differences[to] = self.differences[column * count + place];
+                to += 1;
+            }
+        }
+        self.differences.truncate(to);
+        for (to, &place) in self.kept.iter().enumerate() {
+            self.rows[to] = self.rows[place];
+        }
+        self.rows.truncate(self.kept.len());
+    }
+
+    /// Lists the rows that are not listed yet.
+    fn mark(&mut self, rows: &[u32]) {
+        for &row in rows {
+            if self.place[row as usize] == NONE {
+                self.place[row as usize] = 0;
+                self.rows.push(row);
             }
         }
     }
 
     /// Σ weight · d dᵀ over the block's rows, lower triangle.
+    #[inline(always)]
     fn multiply(&mut self) {
         let count = self.rows.len();
         self.product.clear();
@@ -142,6 +236,7 @@ impl Assembly {
         }
     }
 
+    #[inline(always)]
     fn scatter(&mut self) {
         let count = self.rows.len();
         for (i, &row) in self.rows.iter().enumerate() {
@@ -164,6 +259,7 @@ impl Assembly {
     }
 }
 
+#[inline(always)]
 fn add_scaled(to: &mut [f64], from: &[f64], factor: f64) {
     to.iter_mut()
         .zip(from)

@@ -7,6 +7,7 @@
 
 use super::equations::Equations;
 use super::{Master, Point, Slopes};
+use crate::clock::Clock;
 
 /// Fraction of the way to the boundary that a step goes.
 const STEP: f64 = 0.99;
@@ -65,6 +66,7 @@ impl Master {
         point: &Point,
         slopes: &Slopes,
         mu: f64,
+        clock: &Clock<'_>,
     ) -> (Step, f64, f64) {
         let target = Target {
             x: less_product(&point.x, &slopes.reduced, 0.0),
@@ -85,7 +87,7 @@ impl Master {
         let correction = equations.direction(self, point, slopes, &target);
         (primal, dual) = take(point, slopes, &mut step, &correction, 1.0);
         for _ in 0..CORRECTIONS {
-            if primal.min(dual) > 0.9 {
+            if primal.min(dual) > 0.9 || clock.is_over() {
                 break;
             }
             let (p, d) = ((primal + FURTHER).min(1.0), (dual + FURTHER).min(1.0));

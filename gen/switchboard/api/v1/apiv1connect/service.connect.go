@@ -50,6 +50,9 @@ const (
 	// SwitchboardServiceTraceProcedure is the fully-qualified name of the SwitchboardService's Trace
 	// RPC.
 	SwitchboardServiceTraceProcedure = "/switchboard.api.v1.SwitchboardService/Trace"
+	// SwitchboardServiceCaptureProcedure is the fully-qualified name of the SwitchboardService's
+	// Capture RPC.
+	SwitchboardServiceCaptureProcedure = "/switchboard.api.v1.SwitchboardService/Capture"
 	// SwitchboardServiceGetTrafficProcedure is the fully-qualified name of the SwitchboardService's
 	// GetTraffic RPC.
 	SwitchboardServiceGetTrafficProcedure = "/switchboard.api.v1.SwitchboardService/GetTraffic"
@@ -69,6 +72,8 @@ type SwitchboardServiceClient interface {
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
 	// Follows matching packets through the forwarders.
 	Trace(context.Context, *connect.Request[v1.TraceRequest]) (*connect.Response[v1.TraceResponse], error)
+	// Streams frames as ports of a site's forwarders receive and send them.
+	Capture(context.Context, *connect.Request[v1.CaptureRequest]) (*connect.ServerStreamForClient[v1.CaptureResponse], error)
 	// Present rates and counters of chains.
 	GetTraffic(context.Context, *connect.Request[v1.GetTrafficRequest]) (*connect.Response[v1.GetTrafficResponse], error)
 }
@@ -120,6 +125,12 @@ func NewSwitchboardServiceClient(httpClient connect.HTTPClient, baseURL string, 
 			connect.WithSchema(switchboardServiceMethods.ByName("Trace")),
 			connect.WithClientOptions(opts...),
 		),
+		capture: connect.NewClient[v1.CaptureRequest, v1.CaptureResponse](
+			httpClient,
+			baseURL+SwitchboardServiceCaptureProcedure,
+			connect.WithSchema(switchboardServiceMethods.ByName("Capture")),
+			connect.WithClientOptions(opts...),
+		),
 		getTraffic: connect.NewClient[v1.GetTrafficRequest, v1.GetTrafficResponse](
 			httpClient,
 			baseURL+SwitchboardServiceGetTrafficProcedure,
@@ -137,6 +148,7 @@ type switchboardServiceClient struct {
 	watch      *connect.Client[v1.WatchRequest, v1.WatchResponse]
 	listEvents *connect.Client[v1.ListEventsRequest, v1.ListEventsResponse]
 	trace      *connect.Client[v1.TraceRequest, v1.TraceResponse]
+	capture    *connect.Client[v1.CaptureRequest, v1.CaptureResponse]
 	getTraffic *connect.Client[v1.GetTrafficRequest, v1.GetTrafficResponse]
 }
 
@@ -170,6 +182,11 @@ func (c *switchboardServiceClient) Trace(ctx context.Context, req *connect.Reque
 	return c.trace.CallUnary(ctx, req)
 }
 
+// Capture calls switchboard.api.v1.SwitchboardService.Capture.
+func (c *switchboardServiceClient) Capture(ctx context.Context, req *connect.Request[v1.CaptureRequest]) (*connect.ServerStreamForClient[v1.CaptureResponse], error) {
+	return c.capture.CallServerStream(ctx, req)
+}
+
 // GetTraffic calls switchboard.api.v1.SwitchboardService.GetTraffic.
 func (c *switchboardServiceClient) GetTraffic(ctx context.Context, req *connect.Request[v1.GetTrafficRequest]) (*connect.Response[v1.GetTrafficResponse], error) {
 	return c.getTraffic.CallUnary(ctx, req)
@@ -190,6 +207,8 @@ type SwitchboardServiceHandler interface {
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
 	// Follows matching packets through the forwarders.
 	Trace(context.Context, *connect.Request[v1.TraceRequest]) (*connect.Response[v1.TraceResponse], error)
+	// Streams frames as ports of a site's forwarders receive and send them.
+	Capture(context.Context, *connect.Request[v1.CaptureRequest], *connect.ServerStream[v1.CaptureResponse]) error
 	// Present rates and counters of chains.
 	GetTraffic(context.Context, *connect.Request[v1.GetTrafficRequest]) (*connect.Response[v1.GetTrafficResponse], error)
 }
@@ -237,6 +256,12 @@ func NewSwitchboardServiceHandler(svc SwitchboardServiceHandler, opts ...connect
 		connect.WithSchema(switchboardServiceMethods.ByName("Trace")),
 		connect.WithHandlerOptions(opts...),
 	)
+	switchboardServiceCaptureHandler := connect.NewServerStreamHandler(
+		SwitchboardServiceCaptureProcedure,
+		svc.Capture,
+		connect.WithSchema(switchboardServiceMethods.ByName("Capture")),
+		connect.WithHandlerOptions(opts...),
+	)
 	switchboardServiceGetTrafficHandler := connect.NewUnaryHandler(
 		SwitchboardServiceGetTrafficProcedure,
 		svc.GetTraffic,
@@ -257,6 +282,8 @@ func NewSwitchboardServiceHandler(svc SwitchboardServiceHandler, opts ...connect
 			switchboardServiceListEventsHandler.ServeHTTP(w, r)
 		case SwitchboardServiceTraceProcedure:
 			switchboardServiceTraceHandler.ServeHTTP(w, r)
+		case SwitchboardServiceCaptureProcedure:
+			switchboardServiceCaptureHandler.ServeHTTP(w, r)
 		case SwitchboardServiceGetTrafficProcedure:
 			switchboardServiceGetTrafficHandler.ServeHTTP(w, r)
 		default:
@@ -290,6 +317,10 @@ func (UnimplementedSwitchboardServiceHandler) ListEvents(context.Context, *conne
 
 func (UnimplementedSwitchboardServiceHandler) Trace(context.Context, *connect.Request[v1.TraceRequest]) (*connect.Response[v1.TraceResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("switchboard.api.v1.SwitchboardService.Trace is not implemented"))
+}
+
+func (UnimplementedSwitchboardServiceHandler) Capture(context.Context, *connect.Request[v1.CaptureRequest], *connect.ServerStream[v1.CaptureResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("switchboard.api.v1.SwitchboardService.Capture is not implemented"))
 }
 
 func (UnimplementedSwitchboardServiceHandler) GetTraffic(context.Context, *connect.Request[v1.GetTrafficRequest]) (*connect.Response[v1.GetTrafficResponse], error) {

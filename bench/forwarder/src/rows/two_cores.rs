@@ -1,44 +1,36 @@
-//! Two workers against one: `cargo bench -p switchboard-forwarder --bench workers`.
+//! Two workers against one, each with a processor.
 //!
 //! Frames of 64 bytes out of a VNF's interface go into a tunnel, 64 at a time, of connections drawn uniformly; they lie in
-//! packet buffers that were written just before. Each worker has a processor. Two workers are measured twice: with every
-//! frame arriving where its connection is at home, as no card can see to, and with frames arriving anywhere, so that half of
-//! them are handed over. Time is each thread's processor time in the forwarder's code,
-//! rings included; making frames does not count. Rates are medians of rounds in turns.
+//! packet buffers that were written just before. Two workers are measured twice: with every frame arriving where its connection is
+//! at home, and with frames arriving anywhere, so that half of them are handed over. Time is each thread's processor time in the
+//! forwarder's code, rings included; making frames does not count. Rates are medians of rounds in turns.
 
-#[allow(dead_code, reason = "only one of the rule sets is used")]
-#[path = "../../../bench/forwarder/src/frames.rs"]
-mod frames;
-#[allow(dead_code, reason = "only one of the rule sets is used")]
-#[path = "../../../bench/forwarder/src/rules.rs"]
-mod rules;
-
-use dpdk::{Environment, Mbuf, Pool};
+use super::Bench;
+use crate::clock::{median, processor_time};
+use crate::frames::{Draw, Writer};
+use crate::results::{Better, Results};
+use crate::rules::{self, PORT_MAC, VNF_EGRESS_MAC, VNF_PORT, WAN_PORT};
+use dpdk::{Mbuf, Pool};
 use forwarder::counters::Drop;
 use forwarder::handover::{Handover, PortWorkers};
 use forwarder::home::Homes;
 use forwarder::pipeline::{Output, Pipeline, Settings};
 use forwarder::registry::Registry;
 use forwarder::rules::{Rules, compile};
-use frames::{Draw, Writer};
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::time::{ClockId, clock_gettime};
+use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use rules::{PORT_MAC, VNF_EGRESS_MAC, VNF_PORT, WAN_PORT};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 use wire::IpPacket;
 
 const KEY: [u8; 16] = *b"who is home here";
-const SIZES: [u32; 2] = [1_000, 512_000];
-const ROUNDS: u64 = 9;
-const ROUND: Duration = Duration::from_millis(250);
+const SIZES: [(u32, &str); 2] = [(1_000, "1k"), (512_000, "512k")];
 /// Frames processed together, and bursts made ready before the clock starts.
 const BURST: usize = 64;
 const BURSTS: usize = 8;
 /// Buffers a worker keeps for its next frames.
-const KEPT: usize = 4 * BURST * BURSTS;
+const KEPT: usize = 3 * BURST * BURSTS;
 
 /// Which frames arrive at a worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,46 +49,26 @@ struct Worker {
     out: Output<Mbuf>,
 }
 
-struct Bench {
+/// What all workers are measured with.
+struct Team {
     pool: Pool,
     rules: Rules,
     writer: Writer,
-    cores: Vec<usize>,
+    cores: [usize; 2],
+    round: Duration,
 }
 
-impl Bench {
-    fn new() -> Result<Bench, String> {
-        let allowed = sched_getaffinity(Pid::this()).map_err(|error| error.to_string())?;
-        let cores = (0..CpuSet::count()).filter(|&core| allowed.is_set(core) == Ok(true));
-        let cores: Vec<usize> = cores.collect();
-        if cores.len() < 2 {
-            return Err("two workers need two processors".into());
-        }
-        let core = cores[0].to_string();
-        let words = [
-            "--no-huge",
-            "--no-shconf",
-            "--no-telemetry",
-            "--no-pci",
-            "--log-level=error",
-        ];
-        let words = words
-            .into_iter()
-            .chain(["-m", "128", "-l", &core])
-            .map(String::from);
-        let words: Vec<String> = words.collect();
-        let environment = Environment::start(&words).map_err(|error| error.to_string())?;
-        let pool = Pool::new(&environment, "packets", 16_383, 2048 + 128).ok_or("no memory")?;
+impl Team {
+    fn new(bench: &Bench) -> Team {
         let set = rules::set();
         let macs = vec![PORT_MAC; set.ports.len()];
-        let rules =
-            compile(&set, &macs, &mut Registry::default()).map_err(|error| error.to_string())?;
-        Ok(Bench {
-            pool,
-            rules,
+        Team {
+            pool: bench.pool,
+            rules: compile(&set, &macs, &mut Registry::default()).expect("the rules are right"),
             writer: Writer::new(VNF_EGRESS_MAC, PORT_MAC),
-            cores,
-        })
+            cores: [bench.core, bench.other_core],
+            round: bench.round,
+        }
     }
 
     fn frame(&self, bytes: &[u8]) -> Mbuf {
@@ -208,7 +180,7 @@ impl Bench {
     fn work(&self, worker: &mut Worker, flows: u32, arrive: Arrive, mut draw: Draw) -> f64 {
         let (mut sent, mut spent) = (0, Duration::ZERO);
         let mut bursts: Vec<Vec<Mbuf>> = (0..BURSTS).map(|_| Vec::with_capacity(BURST)).collect();
-        let until = Instant::now() + ROUND;
+        let until = Instant::now() + self.round;
         while Instant::now() < until {
             for burst in &mut bursts {
                 for _ in 0..BURST {
@@ -244,43 +216,38 @@ impl Bench {
     }
 }
 
-fn processor_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .expect("the clock exists")
-        .into()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-fn main() -> Result<(), String> {
-    let bench = Bench::new()?;
-    println!(
-        "connections  one worker  two, all at home  two, arriving anywhere  (Mpps)  dropped at full rings"
-    );
-    for flows in SIZES {
-        let (mut one, mut two) = (bench.workers(1, flows), bench.workers(2, flows));
-        let (mut alone, mut at_home, mut anywhere) = (Vec::new(), Vec::new(), Vec::new());
-        for seed in 0..ROUNDS {
-            alone.push(bench.rate(&mut one, flows, Arrive::Anywhere, seed));
-            at_home.push(bench.rate(&mut two, flows, Arrive::AtHome, seed));
-            anywhere.push(bench.rate(&mut two, flows, Arrive::Anywhere, seed));
-        }
-        let full = two
-            .iter()
-            .flat_map(|worker| worker.pipeline.counters.drops());
-        let full: u64 = full
-            .filter(|(name, _)| *name == Drop::HandoverFull.name())
-            .map(|(_, count)| count)
-            .sum();
-        let (alone, at_home, anywhere) = (median(alone), median(at_home), median(anywhere));
-        println!(
-            "{flows:11} {alone:11.1} {at_home:10.1} ({:.2}x) {anywhere:15.1} ({:.2}x) {full:30}",
-            at_home / alone,
-            anywhere / alone,
-        );
+/// Measures both sizes; the figures without one are of the smaller.
+pub fn measure(bench: &Bench, results: &mut Results) {
+    if bench.core == bench.other_core {
+        results.leave_out("two_cores", "two workers need two processors");
+        return;
     }
-    Ok(())
+    let team = Team::new(bench);
+    for (flows, label) in SIZES {
+        measure_size(bench, &team, flows, label, results);
+    }
+}
+
+fn measure_size(bench: &Bench, team: &Team, flows: u32, label: &str, results: &mut Results) {
+    let (mut one, mut two) = (team.workers(1, flows), team.workers(2, flows));
+    let (mut alone, mut at_home, mut anywhere) = (Vec::new(), Vec::new(), Vec::new());
+    for seed in 0..bench.repetitions {
+        alone.push(team.rate(&mut one, flows, Arrive::Anywhere, seed));
+        at_home.push(team.rate(&mut two, flows, Arrive::AtHome, seed));
+        anywhere.push(team.rate(&mut two, flows, Arrive::Anywhere, seed));
+    }
+    let drops = two
+        .iter()
+        .flat_map(|worker| worker.pipeline.counters.drops());
+    let full = drops.filter(|(name, _)| *name == Drop::HandoverFull.name());
+    let full: u64 = full.map(|(_, count)| count).sum();
+    if full > 0 {
+        let text = format!("{full} frames found a ring full");
+        results.note(&format!("two_cores_anywhere_{label}"), text);
+    }
+    let alone = ("one worker", median(alone));
+    for (name, rates) in [("at_home", at_home), ("anywhere", anywhere)] {
+        let name = format!("two_cores_{name}_{label}");
+        results.against(&name, median(rates), "Mpps", alone, Better::Larger);
+    }
 }

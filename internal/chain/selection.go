@@ -1,92 +1,20 @@
-// Package edge is the edge service of a site: which packets enter which chain. Its controller guards the classifiers of
-// the site's edges in two-phase commit, and its matches say how classifiers relate.
-package edge
+package chain
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
-	"strings"
-
-	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 )
 
-// Match is a set of packets: the product of its fields, an empty field standing for everything.
-type Match struct {
-	Sources, Destinations         []netip.Prefix
-	Protocols                     []uint8
-	SourcePorts, DestinationPorts []PortRange
-}
-
-// PortRange is inclusive.
-type PortRange struct{ First, Last uint16 }
-
-var protocolNumbers = map[string]uint8{"icmp": 1, "tcp": 6, "udp": 17, "icmpv6": 58}
-
-// ParseMatch reads a match as customers write it. Its errors name the field and what to write.
-func ParseMatch(m *api.Match) (Match, error) {
-	var parsed Match
-	var err error
-	if parsed.Sources, err = prefixes("sourcePrefixes", m.GetSourcePrefixes()); err != nil {
-		return Match{}, err
-	}
-	if parsed.Destinations, err = prefixes("destinationPrefixes", m.GetDestinationPrefixes()); err != nil {
-		return Match{}, err
-	}
-	for i, name := range m.GetProtocols() {
-		number, known := protocolNumbers[strings.ToLower(name)]
-		if !known {
-			n, err := strconv.ParseUint(name, 10, 8)
-			if err != nil {
-				return Match{}, fmt.Errorf("protocols[%d]: %q is no protocol; write tcp, udp, icmp, icmpv6 or a number up to 255", i, name)
-			}
-			number = uint8(n)
-		}
-		parsed.Protocols = append(parsed.Protocols, number)
-	}
-	if parsed.SourcePorts, err = ports("sourcePorts", m.GetSourcePorts()); err != nil {
-		return Match{}, err
-	}
-	parsed.DestinationPorts, err = ports("destinationPorts", m.GetDestinationPorts())
-	return parsed, err
-}
-
-// MatchOf is ParseMatch for a match that was accepted before; what cannot be read matches nothing.
-func MatchOf(m *api.Match) Match {
-	parsed, err := ParseMatch(m)
-	if err != nil {
-		return Match{Protocols: []uint8{255}} // reserved by IANA: no packet carries it
-	}
-	return parsed
-}
-
-func prefixes(field string, texts []string) ([]netip.Prefix, error) {
+// parsedPrefixes reads prefixes as records have them.
+func parsedPrefixes(texts []string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
-	for i, text := range texts {
+	for _, text := range texts {
 		p, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s[%d]: %q is no prefix; write for example 10.1.0.0/24", field, i, text)
+			return nil, err
 		}
 		all = append(all, p.Masked())
-	}
-	return all, nil
-}
-
-func ports(field string, texts []string) ([]PortRange, error) {
-	var all []PortRange
-	for i, text := range texts {
-		first, last, isRange := strings.Cut(text, "-")
-		if !isRange {
-			last = first
-		}
-		a, errA := strconv.ParseUint(first, 10, 16)
-		b, errB := strconv.ParseUint(last, 10, 16)
-		if errA != nil || errB != nil || a > b {
-			return nil, fmt.Errorf("%s[%d]: %q is no port or range; write 80 or 8000-8080", field, i, text)
-		}
-		all = append(all, PortRange{uint16(a), uint16(b)})
 	}
 	return all, nil
 }
@@ -94,7 +22,7 @@ func ports(field string, texts []string) ([]PortRange, error) {
 // From narrows the match to packets from behind an edge: from the given prefixes; none stands for everything. It is false
 // where the match speaks of other sources only.
 func (m Match) From(texts []string) (Match, bool) {
-	behind, err := prefixes("", texts)
+	behind, err := parsedPrefixes(texts)
 	if err != nil || len(behind) == 0 {
 		return m, err == nil
 	}
@@ -133,11 +61,11 @@ func (m Match) FromJoined(texts []string) Match {
 // protocols and both ends have, and destinations that the match asks for. Empty lists are everything. The match's sources
 // do not count but for their family: they name the users that were planned for, not those who join.
 func (m Match) JoinedBy(from, to []string) bool {
-	sources, err := prefixes("", from)
+	sources, err := parsedPrefixes(from)
 	if err != nil {
 		return false
 	}
-	behind, err := prefixes("", to)
+	behind, err := parsedPrefixes(to)
 	if err != nil {
 		return false
 	}
@@ -173,8 +101,14 @@ func reaches(a, b []netip.Prefix, v6 bool) bool {
 	})
 }
 
-// Reversed matches the answers to what m matches.
+// Bears reports whether the match takes packets that bear a VLAN's identifier, 0 for none.
+func (m Match) Bears(vlan uint32) bool {
+	return len(m.Vlans) == 0 || slices.ContainsFunc(m.Vlans, func(v uint16) bool { return uint32(v) == vlan })
+}
+
+// Reversed matches the answers to what m matches, which bear no VLAN's identifier where they enter.
 func (m Match) Reversed() Match {
+	m.Vlans = nil
 	m.Sources, m.Destinations = m.Destinations, m.Sources
 	m.SourcePorts, m.DestinationPorts = m.DestinationPorts, m.SourcePorts
 	return m
@@ -196,8 +130,9 @@ func stringsOf(all []netip.Prefix) []string {
 // see it.
 func (m Match) Contains(other Match) bool {
 	return covers(m.Sources, other.Sources, prefixContains) && covers(m.Destinations, other.Destinations, prefixContains) &&
-		covers(m.Protocols, other.Protocols, func(a, b uint8) bool { return a == b }) &&
-		covers(m.SourcePorts, other.SourcePorts, rangeContains) && covers(m.DestinationPorts, other.DestinationPorts, rangeContains)
+		covers(m.Protocols, other.Protocols, equal) &&
+		covers(m.SourcePorts, other.SourcePorts, rangeContains) && covers(m.DestinationPorts, other.DestinationPorts, rangeContains) &&
+		covers(m.Vlans, other.Vlans, equal)
 }
 
 // covers reports whether each of b lies in one of a; an empty list is everything.
@@ -219,8 +154,9 @@ func covers[T any](a, b []T, contains func(T, T) bool) bool {
 // Overlaps reports whether some packet is of both.
 func (m Match) Overlaps(other Match) bool {
 	return meet(m.Sources, other.Sources, netip.Prefix.Overlaps) && meet(m.Destinations, other.Destinations, netip.Prefix.Overlaps) &&
-		meet(m.Protocols, other.Protocols, func(a, b uint8) bool { return a == b }) &&
-		meet(m.SourcePorts, other.SourcePorts, rangesOverlap) && meet(m.DestinationPorts, other.DestinationPorts, rangesOverlap)
+		meet(m.Protocols, other.Protocols, equal) &&
+		meet(m.SourcePorts, other.SourcePorts, rangesOverlap) && meet(m.DestinationPorts, other.DestinationPorts, rangesOverlap) &&
+		meet(m.Vlans, other.Vlans, equal)
 }
 
 func meet[T any](a, b []T, overlap func(T, T) bool) bool {
@@ -231,6 +167,8 @@ func meet[T any](a, b []T, overlap func(T, T) bool) bool {
 		return slices.ContainsFunc(b, func(y T) bool { return overlap(x, y) })
 	})
 }
+
+func equal[T comparable](a, b T) bool   { return a == b }
 func rangeContains(a, b PortRange) bool { return a.First <= b.First && b.Last <= a.Last }
 func rangesOverlap(a, b PortRange) bool { return a.First <= b.Last && b.First <= a.Last }
 

@@ -1,0 +1,156 @@
+//! Where packet sockets receive: straight into packet buffers, short and long, so that a frame is copied once.
+//!
+//! ```text
+//! a room:  | short buffer | long buffer, from where the short one's bytes end | ordinary memory |
+//! ```
+//! A frame fills the pieces in their order. One that fits in the short buffer stays there. A longer one gets the short one's
+//! bytes in front of its own in the long buffer. What is longer still, or came when there were no long buffers, is in ordinary
+//! memory in the end and is cut.
+
+use crate::buffers::Buffers;
+use crate::counters::{Counters, Drop};
+use dpdk::Mbuf;
+use packet_socket::{Arrived, BATCH, FRAME_LIMIT, Place, Socket};
+use wire::segments::Segments;
+
+/// Rooms with long buffers. More long frames at once would not stay in the processor's cache.
+const LONG: usize = 16;
+
+/// Rooms for as many frames as a socket receives at once; sockets take turns with them.
+pub(super) struct Rooms {
+    buffers: Buffers,
+    rooms: Vec<Room>,
+    arrived: Vec<Arrived>,
+    /// Whether long frames came at the last look.
+    long_came: bool,
+    segment: Vec<u8>,
+}
+
+struct Room {
+    short: Option<Mbuf>,
+    long: Option<Mbuf>,
+    /// Pages of it are used only as frames need them.
+    ordinary: Vec<u8>,
+}
+
+impl Rooms {
+    pub(super) fn new(buffers: Buffers) -> Rooms {
+        let room = || Room {
+            short: None,
+            long: None,
+            ordinary: vec![0; FRAME_LIMIT],
+        };
+        Rooms {
+            buffers,
+            rooms: (0..BATCH).map(|_| room()).collect(),
+            arrived: Vec::with_capacity(BATCH),
+            long_came: false,
+            segment: Vec::new(),
+        }
+    }
+
+    /// Receives a burst behind what is in `burst`; returns how many frames there were, also such as are dropped here.
+    pub(super) fn receive(
+        &mut self,
+        socket: &mut Socket,
+        burst: &mut Vec<Mbuf>,
+        counters: &mut Counters,
+    ) -> usize {
+        let count = if self.long_came { LONG } else { BATCH };
+        for (number, room) in self.rooms[..count].iter_mut().enumerate() {
+            if room.short.is_none() {
+                room.short = self.buffers.pool().allocate();
+            }
+            if room.long.is_none() && number < LONG && room.short.is_some() {
+                room.long = self.buffers.long();
+            }
+        }
+        self.arrived.clear();
+        let mut rooms = self.rooms[..count].iter_mut();
+        let mut places: [Place<'_>; BATCH] =
+            std::array::from_fn(|_| rooms.next().map(Room::place).unwrap_or_default());
+        // A port that is down has nothing to receive; its state is the control thread's to watch.
+        let refused = socket
+            .receive(&mut places[..count], &mut self.arrived)
+            .unwrap_or_default();
+        counters.lost(Drop::OffloadUnknown, refused as u64);
+        self.long_came = false;
+        let arrived = std::mem::take(&mut self.arrived);
+        for one in &arrived {
+            self.take(one, burst, counters);
+        }
+        let received = arrived.len() + refused;
+        self.arrived = arrived;
+        received
+    }
+
+    /// Takes a frame out of its room.
+    fn take(&mut self, arrived: &Arrived, burst: &mut Vec<Mbuf>, counters: &mut Counters) {
+        let room = &mut self.rooms[arrived.place];
+        let Some(mut frame) = room.frame(arrived.length, &mut self.long_came) else {
+            return self.take_long_way(arrived, burst, counters);
+        };
+        if !frame.prepend(arrived.room()) {
+            return counters.drop(Drop::NoHeadroom.into());
+        }
+        match arrived.complete(frame.data_mut()) {
+            Some(size) => {
+                frame.set_segment_size(size);
+                burst.push(frame);
+            }
+            None => counters.drop(Drop::OffloadUnknown.into()),
+        }
+    }
+
+    /// Takes a frame that has no buffer for itself: in as many as it has segments.
+    #[cold]
+    fn take_long_way(&mut self, arrived: &Arrived, burst: &mut Vec<Mbuf>, counters: &mut Counters) {
+        let buffers = self.buffers;
+        let mut frame = vec![0; arrived.room()];
+        let place = self.rooms[arrived.place].place();
+        for piece in &place.pieces {
+            frame.extend_from_slice(piece);
+        }
+        frame.truncate(arrived.room() + arrived.length);
+        let mut hold = |bytes: &[u8]| match buffers.hold(bytes) {
+            Ok(mbuf) => burst.push(mbuf),
+            Err(drop) => counters.drop(drop.into()),
+        };
+        match arrived.complete(&mut frame) {
+            None => counters.drop(Drop::OffloadUnknown.into()),
+            Some(0) => hold(&frame),
+            Some(size) => {
+                if let Some(segments) = Segments::of_frame(&frame, size) {
+                    segments.cut(&frame, 0, &mut self.segment, |segment| {
+                        hold(segment);
+                        true
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Room {
+    fn place(&mut self) -> Place<'_> {
+        let short = self.short.as_mut().map(Mbuf::room).unwrap_or_default();
+        let long = self.long.as_mut().map(Mbuf::room).unwrap_or_default();
+        let behind = long.get_mut(short.len()..).unwrap_or_default();
+        Place {
+            pieces: [short, behind, &mut self.ordinary],
+        }
+    }
+
+    /// The frame in its first bytes, if it is in one buffer; the room lacks this buffer then.
+    fn frame(&mut self, length: usize, long_came: &mut bool) -> Option<Mbuf> {
+        let short = self.short.as_mut()?;
+        if short.fill(length) {
+            return self.short.take();
+        }
+        *long_came = true;
+        let start = short.room();
+        let long = self.long.as_mut()?;
+        long.room().get_mut(..start.len())?.copy_from_slice(start);
+        long.fill(length).then(|| self.long.take())?
+    }
+}

@@ -1,0 +1,275 @@
+package instance
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/internal/hostnet"
+	"github.com/switchboard-project/switchboard/internal/vnf"
+)
+
+// program is the operator's own, which a label-aware instance runs in its namespace. It outlives the site's process, which finds
+// it again by a mark in its environment. docs/label-aware.md is its contract.
+type program struct {
+	vnf      string
+	words    []string // what the site's configuration says for the VNF
+	instance string   // the namespace, which is the mark
+	places   string   // file with the instance's places
+	output   string   // file with what it writes
+	written  string   // what is in places
+
+	running *os.Process
+	ended   chan error // of one that this process started
+	// failed is when it ended, and why.
+	failed time.Time
+	why    string
+}
+
+const (
+	programMark = "SWITCHBOARD_INSTANCE="
+	// programEnd is how long a program may take to end when it is asked to.
+	programEnd = 2 * time.Second
+)
+
+func (a *Agent) program(d Deployment, instance string) *program {
+	return &program{vnf: d.VNF, words: a.config.Programs[d.VNF], instance: a.config.Prefix + instance,
+		places: filepath.Join(a.config.Directory, instance+".places.json"), output: filepath.Join(a.config.Directory, instance+".log")}
+}
+
+// visit is what packets of one direction bear when they come to an instance.
+type visit struct {
+	// ChainLabel and EgressLabel are the two labels, outer first.
+	ChainLabel  uint32 `json:"chainLabel"`
+	EgressLabel uint32 `json:"egressLabel"`
+	// ServicePath is the service path identifier; 0 where the path has none.
+	ServicePath uint32 `json:"servicePath"`
+	// ServiceIndex is also the egress label's TTL.
+	ServiceIndex uint32 `json:"serviceIndex"`
+}
+
+// programPlace is a place as programs read it.
+type programPlace struct {
+	Customer string         `json:"customer"`
+	Chain    string         `json:"chain"`
+	Stage    uint32         `json:"stage"`
+	Forward  visit          `json:"forward"`
+	Reverse  visit          `json:"reverse"`
+	Options  map[string]any `json:"options"`
+}
+
+// placesOf describes an instance's records for its program; options that a chain leaves out are those that the VNF declares.
+func placesOf(all []*record, declared []*api.VnfOption) []programPlace {
+	const first = 255 // the service index before the first VNF, in either direction
+	places := []programPlace{}
+	for _, one := range all {
+		options := map[string]any{}
+		for _, option := range declared {
+			if option.DefaultValue != nil {
+				options[option.Name] = option.DefaultValue.AsInterface()
+			}
+		}
+		for name, value := range one.options().AsMap() {
+			options[name] = value
+		}
+		label, egress, stage := one.Place.ChainLabel, one.Place.EgressLabel, one.Place.Stage
+		places = append(places, programPlace{Customer: one.Customer, Chain: one.Chain, Stage: stage, Options: options,
+			Forward: visit{label, egress, one.Paths[0], first - (stage - 1)},
+			Reverse: visit{label + 1, egress, one.Paths[1], first - (one.Vnfs - stage)}})
+	}
+	return places
+}
+
+// run writes the places and makes sure that the program runs. One that ended is started again after rebuildDelay.
+func (p *program) run(namespace *hostnet.Namespace, kind vnf.Kind, all []*record, declared []*api.VnfOption) error {
+	if len(p.words) == 0 {
+		return fmt.Errorf("vnf.programs.%s: the site's configuration names no program for the VNF", p.vnf)
+	}
+	text, err := json.MarshalIndent(map[string]any{"places": placesOf(all, declared)}, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := p.write(string(text) + "\n"); err != nil {
+		return err
+	}
+	if p.running == nil && p.failed.IsZero() {
+		if err := p.adopt(namespace); err != nil {
+			return err
+		}
+	}
+	p.look()
+	if p.running != nil {
+		return nil
+	}
+	if time.Since(p.failed) < rebuildDelay {
+		return errors.New(p.why)
+	}
+	return p.start(namespace, kind)
+}
+
+// write replaces the file of places in one step.
+func (p *program) write(text string) error {
+	if text == p.written {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(p.places), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(p.places+".new", []byte(text), 0o644); err != nil {
+		return err
+	}
+	if err := os.Rename(p.places+".new", p.places); err != nil {
+		return err
+	}
+	p.written = text
+	return nil
+}
+
+// look sees whether the program has ended.
+func (p *program) look() {
+	if p.running == nil {
+		return
+	}
+	reason := error(nil)
+	select {
+	case reason = <-p.ended: // never of an adopted one
+	default:
+		if p.running.Signal(syscall.Signal(0)) == nil {
+			return
+		}
+		reason = errors.New("it is gone")
+	}
+	if reason == nil {
+		reason = errors.New("exit status 0")
+	}
+	p.why = fmt.Sprintf("program %s ended: %v; see %s", p.words[0], reason, p.output)
+	_ = p.running.Release()
+	p.running, p.ended, p.failed = nil, nil, time.Now()
+}
+
+// start starts the program inside the namespace. It is in a session of its own: it goes on without this process.
+func (p *program) start(namespace *hostnet.Namespace, kind vnf.Kind) error {
+	output, err := os.Create(p.output)
+	if err != nil {
+		return err
+	}
+	defer output.Close()
+	context := "mpls"
+	if kind == vnf.LabelAwareNsh {
+		context = "nsh"
+	}
+	command := exec.Command(p.words[0], p.words[1:]...)
+	command.Env = append(os.Environ(), programMark+p.instance, "SWITCHBOARD_VNF="+p.vnf, "SWITCHBOARD_CONTEXT="+context,
+		"SWITCHBOARD_INTERFACE="+labelLink, "SWITCHBOARD_PLACES="+p.places)
+	command.Stdout, command.Stderr = output, output
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := namespace.Start(command); err != nil {
+		p.why, p.failed = fmt.Sprintf("program %s does not start: %v", p.words[0], err), time.Now()
+		return errors.New(p.why)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	p.running, p.ended, p.failed = command.Process, ended, time.Time{}
+	return nil
+}
+
+// adopt finds the program that an earlier process started, with what it started itself: that is in the program's session. What is not
+// the program that the configuration names now is ended.
+func (p *program) adopt(namespace *hostnet.Namespace) error {
+	marked := p.find(namespace)
+	for _, found := range marked {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", found.Pid))
+		if leads(found) && slices.Equal(strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00"), p.words) {
+			p.running = found
+			break
+		}
+	}
+	for _, found := range marked {
+		if session, err := unix.Getsid(found.Pid); p.running != nil && err == nil && session == p.running.Pid {
+			continue
+		}
+		if err := endProcess(found); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leads reports whether the process leads a session, as the program does; what it starts is in its session.
+func leads(process *os.Process) bool {
+	session, err := unix.Getsid(process.Pid)
+	return err == nil && session == process.Pid
+}
+
+// find lists the processes inside the namespace that bear the mark.
+func (p *program) find(namespace *hostnet.Namespace) (found []*os.Process) {
+	entries, _ := os.ReadDir("/proc")
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil || !namespace.Holds(pid) {
+			continue
+		}
+		environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if slices.Contains(strings.Split(string(environment), "\x00"), programMark+p.instance) {
+			if process, err := os.FindProcess(pid); err == nil {
+				found = append(found, process)
+			}
+		}
+	}
+	return found
+}
+
+// end ends the program, whoever started it, and removes its files.
+func (p *program) end(namespace *hostnet.Namespace) error {
+	for _, found := range p.find(namespace) {
+		if err := endProcess(found); err != nil {
+			return err
+		}
+	}
+	p.running, p.ended, p.written = nil, nil, ""
+	for _, file := range []string{p.places, p.output} {
+		if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// endProcess asks a process to end, and ends it where it does not.
+func endProcess(process *os.Process) error {
+	defer func() { _ = process.Release() }()
+	_ = process.Signal(syscall.SIGTERM)
+	for begun := time.Now(); time.Since(begun) < programEnd; time.Sleep(10 * time.Millisecond) {
+		if gone(process) {
+			return nil
+		}
+	}
+	_ = process.Kill()
+	for begun := time.Now(); time.Since(begun) < programEnd; time.Sleep(10 * time.Millisecond) {
+		if gone(process) {
+			return nil
+		}
+	}
+	return fmt.Errorf("process %d does not end", process.Pid)
+}
+
+// gone reports whether a process has ended; one that nobody has waited for yet has.
+func gone(process *os.Process) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", process.Pid))
+	if err != nil {
+		return true
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(after, "Z") || process.Signal(syscall.Signal(0)) != nil
+}

@@ -1,0 +1,304 @@
+package e2e
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// scaleFigures is what each event did, over its repetitions.
+type scaleFigures struct {
+	Bench   string        `json:"bench"`
+	Commit  string        `json:"commit"`
+	Machine string        `json:"machine"`
+	Events  []scaleFigure `json:"events"`
+}
+
+// scaleFigure is one kind of event. Packets are those of a probe, one every two milliseconds, both ways together.
+type scaleFigure struct {
+	Event       string  `json:"event"`
+	Repetitions int     `json:"repetitions"`
+	Connections int     `json:"connections"`
+	Broken      int     `json:"connections_broken"`
+	Share       float64 `json:"connections_broken_percent"`
+	// Lost and Twice are packets of the probe, per event.
+	Lost  []int `json:"packets_lost"`
+	Twice []int `json:"packets_twice"`
+	// Gaps are the longest times between two answers to the probe, in milliseconds: how long the event held packets up.
+	Gaps      []float64 `json:"longest_gap_ms"`
+	MedianGap float64   `json:"median_gap_ms"`
+	// Waits are the longest times any connection waited for an answer, in milliseconds.
+	Waits []float64 `json:"longest_wait_ms"`
+}
+
+// scaleEvent is something that happens to a forwarder while connections run.
+type scaleEvent struct {
+	name string
+	do   func()
+	// after brings back what was before, outside the measurement.
+	after func()
+}
+
+// TestScaleFigures measures what connections and packets suffer when a forwarder comes, goes, is killed and is started again, and
+// writes the file that SWITCHBOARD_SCALE_FIGURES names. `make bench-scale` runs it on a machine that does nothing else.
+func TestScaleFigures(t *testing.T) {
+	file := os.Getenv("SWITCHBOARD_SCALE_FIGURES")
+	if file == "" {
+		t.Skip("measures only when SWITCHBOARD_SCALE_FIGURES names a file: make bench-scale")
+	}
+	const connections, port = 200, 5365
+	repetitions := 3
+	if n, err := strconv.Atoi(os.Getenv("SWITCHBOARD_SCALE_REPETITIONS")); err == nil {
+		repetitions = n
+	}
+	l := ownLaboratory(t, "scalefig", "1\n  spareForwarders: true")
+	echoServer(t, l, "www", port)
+	datagramEcho(t, l, "www", port)
+	c := chainSpec{name: "measured", customer: "acme", edge: "office-lan", vnfs: []string{"west", "pair"},
+		match: fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], destinationPorts: ["%d"], protocols: [tcp, udp]}`, port)}
+	l.activate(t, c)
+	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
+	result := scaleFigures{Bench: "scale", Commit: commit(), Machine: machine()}
+	l.deploy(t, 2, "[900, 100]")
+	names := map[string]int{"edge-west": 1, "office": 1}
+	newest := func(site string) string { return fmt.Sprintf("f%d", names[site]) }
+	add := func(site string) func() {
+		return func() { names[site]++; l.scale(t, site, "2") }
+	}
+	removeOld := func(site string) func() {
+		return func() { l.scale(t, site, "1", "--remove", fmt.Sprintf("f%d", names[site]-1)) }
+	}
+	forwarder := func(site string) string {
+		if names[site] == 1 {
+			return "forwarder-" + site
+		}
+		return "forwarder-" + site + "." + newest(site)
+	}
+	// end ends a forwarder's process that forwards, and its spare too where that is not to take over.
+	end := func(site string, s syscall.Signal, takesOver bool) func() {
+		return func() {
+			active, spare := l.processesOf(t, forwarder(site))
+			before := l.record(t, active)
+			if !takesOver {
+				_ = syscall.Kill(l.record(t, spare).PID, syscall.SIGKILL)
+			}
+			_ = syscall.Kill(before.PID, s)
+			eventually(t, time.Minute, func() error {
+				if l.record(t, active).PID == before.PID {
+					return fmt.Errorf("%s was not started again", active)
+				}
+				return nil
+			})
+			time.Sleep(2 * time.Second)
+		}
+	}
+	steady := func() { time.Sleep(11 * time.Second) } // so that the supervisor starts it at once, as one that worked
+	events := []scaleEvent{
+		{"add a forwarder: instances move to it", add("edge-west"), nil},
+		{"remove a forwarder with instances", removeOld("edge-west"), nil},
+		{"add a forwarder where the edge is", add("office"), nil},
+		{"remove a forwarder with the edge", removeOld("office"), steady},
+		{"kill -9 a forwarder with instances; its spare takes over", end("edge-west", syscall.SIGKILL, true), nil},
+		{"kill -9 a forwarder with the edge; its spare takes over", end("office", syscall.SIGKILL, true), steady},
+		{"stop a forwarder with instances; its spare takes over", end("edge-west", syscall.SIGTERM, true), steady},
+		{"kill -9 a forwarder with instances; it is started again", end("edge-west", syscall.SIGKILL, false), steady},
+		{"kill -9 a forwarder with the edge; it is started again", end("office", syscall.SIGKILL, false), steady},
+	}
+	measured := map[string]*scaleFigure{}
+	for range repetitions {
+		for _, e := range events {
+			one := measured[e.name]
+			if one == nil {
+				one = &scaleFigure{Event: e.name}
+				measured[e.name] = one
+			}
+			l.measureEvent(t, e, one, server, connections)
+		}
+	}
+	for _, e := range events {
+		one := measured[e.name]
+		one.Share = rounded(100 * float64(one.Broken) / float64(one.Connections))
+		sorted := slices.Sorted(slices.Values(one.Gaps))
+		one.MedianGap = sorted[len(sorted)/2]
+		result.Events = append(result.Events, *one)
+	}
+	text, err := json.MarshalIndent(result, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s", text)
+}
+
+// processesOf tells a forwarder's process that forwards from the one that waits for its end.
+func (l *laboratory) processesOf(t *testing.T, forwarder string) (active, spare string) {
+	t.Helper()
+	both := []string{forwarder, forwarder + ".spare"}
+	eventually(t, time.Minute, func() error {
+		active, spare = "", ""
+		for _, name := range both {
+			if forwards(l.record(t, name).PID) {
+				active = name
+			} else {
+				spare = name
+			}
+		}
+		if active == "" || spare == "" {
+			return fmt.Errorf("of %v %q forwards and %q waits", both, active, spare)
+		}
+		return nil
+	})
+	return active, spare
+}
+
+// forwards reports whether a process has a thread that moves packets.
+func forwards(process int) bool {
+	names, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", process))
+	return slices.ContainsFunc(names, func(file string) bool {
+		name, err := os.ReadFile(file)
+		return err == nil && strings.HasPrefix(string(name), "worker-")
+	})
+}
+
+// measureEvent lets something happen while connections and a probe run. Weights change before it, so that nobody could make the
+// connections' choices again.
+func (l *laboratory) measureEvent(t *testing.T, e scaleEvent, into *scaleFigure, server netip.AddrPort, connections int) {
+	t.Helper()
+	weights := "[900, 100]"
+	if into.Repetitions%2 == 0 {
+		weights = "[100, 900]"
+	}
+	f := startFlows(t, l, "acme-host", server, connections)
+	l.deploy(t, 2, weights)
+	time.Sleep(time.Second)
+	f.longest()
+	p := startProbe(t, l, "acme-host", server)
+	e.do()
+	time.Sleep(500 * time.Millisecond)
+	lost, twice, gap := p.end()
+	wait := f.longest()
+	into.Repetitions++
+	into.Connections += connections
+	broken := 0
+	l.talks(t, f)
+	if err := f.end(); err != nil {
+		broken = strings.Count(err.Error(), "connection from ")
+		t.Logf("%s: %v", e.name, err)
+	}
+	into.Broken += broken
+	into.Lost, into.Twice = append(into.Lost, lost), append(into.Twice, twice)
+	into.Gaps = append(into.Gaps, rounded(float64(gap.Microseconds())/1000))
+	into.Waits = append(into.Waits, rounded(float64(wait.Microseconds())/1000))
+	if e.after != nil {
+		e.after()
+	}
+}
+
+// datagramEcho answers each datagram with itself, in a machine of the laboratory.
+func datagramEcho(t *testing.T, l *laboratory, machine string, port uint16) {
+	t.Helper()
+	var socket net.PacketConn
+	l.inside(t, machine, func() (err error) {
+		socket, err = net.ListenPacket("udp", fmt.Sprintf(":%d", port))
+		return err
+	})
+	t.Cleanup(func() { socket.Close() })
+	go func() {
+		buffer := make([]byte, 2048)
+		for {
+			n, from, err := socket.ReadFrom(buffer)
+			if err != nil {
+				return
+			}
+			_, _ = socket.WriteTo(buffer[:n], from)
+		}
+	}()
+}
+
+// probe sends numbered datagrams at a steady pace and notes which come back.
+type probe struct {
+	stop     context.CancelFunc
+	done     sync.WaitGroup
+	socket   net.Conn
+	sent     uint64
+	answered map[uint64]int
+	last     time.Time
+	gap      time.Duration
+}
+
+// probePace is the time between two datagrams.
+const probePace = 2 * time.Millisecond
+
+func startProbe(t *testing.T, l *laboratory, machine string, server netip.AddrPort) *probe {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &probe{stop: cancel, answered: map[uint64]int{}}
+	l.inside(t, machine, func() (err error) {
+		p.socket, err = net.Dial("udp", server.String())
+		return err
+	})
+	t.Cleanup(func() { cancel(); p.socket.Close() })
+	p.done.Go(func() {
+		tick := time.NewTicker(probePace)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			<-tick.C
+			if _, err := p.socket.Write(binary.BigEndian.AppendUint64(nil, p.sent)); err == nil {
+				p.sent++
+			}
+		}
+	})
+	p.done.Go(func() {
+		buffer := make([]byte, 64)
+		for {
+			n, err := p.socket.Read(buffer)
+			if err != nil {
+				if ctx.Err() != nil {
+					return
+				}
+				continue
+			}
+			now := time.Now()
+			if n == 8 {
+				p.answered[binary.BigEndian.Uint64(buffer)]++
+			}
+			if !p.last.IsZero() {
+				p.gap = max(p.gap, now.Sub(p.last))
+			}
+			p.last = now
+		}
+	})
+	time.Sleep(500 * time.Millisecond)
+	return p
+}
+
+// end stops the probe and tells how many datagrams did not come back, how many came more than once, and the longest time
+// between two answers.
+func (p *probe) end() (lost, twice int, gap time.Duration) {
+	p.stop()
+	_ = p.socket.SetReadDeadline(time.Now().Add(time.Second)) // what is under way still counts
+	p.done.Wait()
+	for number := range p.sent {
+		switch times := p.answered[number]; {
+		case times == 0:
+			lost++
+		case times > 1:
+			twice++
+		}
+	}
+	return lost, twice, p.gap
+}

@@ -1,0 +1,201 @@
+//! Real TCP and UDP through one forwarder between two veth links that keep their offloads, by each kind of port.
+
+#[allow(dead_code, reason = "other tests want two forwarders")]
+mod network;
+
+use contract::{local_target::Target, port::Device};
+use contracts::forwarder as contract;
+use network::{Background, eventually, inside, isolated, succeeds};
+use prost::Message;
+use std::fs;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_switchboard-forwarder");
+/// Bytes of the link's largest packet.
+const MTU: u64 = 1500;
+
+fn edge(port: &str, gateways: [&str; 2], direction: contract::Direction) -> contract::Edge {
+    contract::Edge {
+        id: port.into(),
+        kind: contract::EdgeKind::Lan.into(),
+        port: port.into(),
+        gateway_addresses: gateways.map(String::from).to_vec(),
+        classifiers: vec![contract::Classifier {
+            r#match: Some(contract::Match::default()),
+            chain_label: 1000,
+            direction: direction.into(),
+            egress_routes: ["0.0.0.0/0", "::/0"]
+                .map(|destination| contract::EgressRoute {
+                    destination: destination.into(),
+                    egress_label: 500,
+                })
+                .to_vec(),
+        }],
+        ..Default::default()
+    }
+}
+
+/// A chain of no VNFs between two edges.
+fn rules(device: fn(String) -> Device) -> contract::RuleSet {
+    use contract::Direction::{Forward, Reverse};
+    let end = |name: &str| {
+        Some(contract::StageEnd {
+            local: vec![contract::LocalTarget {
+                target: Some(Target::Edge(name.into())),
+                weight: 100,
+                prefixes: Vec::new(),
+            }],
+            remote: Vec::new(),
+        })
+    };
+    contract::RuleSet {
+        generation: 1,
+        site: "east".into(),
+        forwarder: "f1".into(),
+        ports: ["lan", "net"]
+            .map(|name| contract::Port {
+                name: name.into(),
+                device: Some(device(name.into())),
+            })
+            .to_vec(),
+        edges: vec![
+            edge("lan", ["10.1.0.1/24", "2001:db8:1::1/64"], Forward),
+            edge("net", ["203.0.113.1/24", "2001:db8:2::1/64"], Reverse),
+        ],
+        paths: vec![contract::ServicePath {
+            chain_label: 1000,
+            egress_label: 500,
+            customer: "acme".into(),
+            chain: "web".into(),
+            vnf_count: 0,
+            stages: vec![contract::Stage {
+                number: 1,
+                upstream: end("lan"),
+                downstream: end("net"),
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+/// Starts the forwarder, and a server in `internet`; returns when it answers. Nothing where the kernel has no such sockets.
+fn start(device: fn(String) -> Device) -> Option<[Background; 2]> {
+    network::build_one();
+    fs::write("/run/rules.pb", rules(device).encode_to_vec()).expect("/run is writable");
+    let forwarder = format!(
+        "{PROGRAM} --site east --name f1 --rules /run/rules.pb --status /run/status.pb --metrics off"
+    );
+    let processes = [
+        Background::start("east", &forwarder),
+        Background::start("internet", "iperf3 -s"),
+    ];
+    let mut unsupported = false;
+    eventually("the ports are up", || {
+        let status = status();
+        assert_eq!(status.refused, "");
+        let without = |port: &contract::PortStatus| port.error.contains("not supported");
+        unsupported = status.ports.iter().any(without);
+        unsupported || status.ports.len() == 2 && status.ports.iter().all(|port| port.up)
+    });
+    if unsupported {
+        eprintln!("skipped: this kernel has no such sockets");
+        return None;
+    }
+    eventually("the other side answers", || {
+        ["203.0.113.2", "2001:db8:2::2"]
+            .iter()
+            .all(|host| succeeds("office", &format!("ping -q -c 1 -W 2 {host}")).0)
+    });
+    Some(processes)
+}
+
+fn status() -> contract::Status {
+    let bytes = fs::read("/run/status.pb").unwrap_or_default();
+    contract::Status::decode(&bytes[..]).unwrap_or_default()
+}
+
+/// Sends bytes by iperf3 with some arguments, over IPv4 and IPv6; how many arrived.
+fn transfer(arguments: &str) -> [u64; 2] {
+    ["203.0.113.2", "2001:db8:2::2"].map(|server| {
+        let line =
+            format!("timeout 60 iperf3 --json --connect-timeout 10000 -c {server} {arguments}");
+        let text = inside("office", &line);
+        let report: serde_json::Value = serde_json::from_str(&text).expect("iperf3 writes JSON");
+        let end = &report["end"];
+        let sums = [&end["sum_received"], &end["sum"]];
+        let bytes = sums.iter().find_map(|sum| sum["bytes"].as_u64());
+        bytes.unwrap_or_else(|| panic!("no bytes: {text}"))
+    })
+}
+
+/// iperf3 checks nothing of what it gets: the kernel's own checksum checks are what counts here.
+fn checksum_errors(namespace: &str) -> u64 {
+    let text = inside(
+        namespace,
+        "nstat -asz TcpInCsumErrors UdpInCsumErrors Udp6InCsumErrors",
+    );
+    let counts = text.lines().filter(|line| line.contains("Csum"));
+    counts
+        .filter_map(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok())
+        .sum()
+}
+
+fn assert_transfers() {
+    // iperf3 ends when all is sent, and what is under way then is not counted.
+    const MOST: u64 = 1 << 20;
+    for arguments in ["-n 4M", "-n 4M -R"] {
+        for arrived in transfer(arguments) {
+            assert!(arrived > MOST, "{arguments}: {arrived} bytes");
+        }
+    }
+    for arrived in transfer("-u -b 5M -l 1200 -t 1") {
+        assert!(arrived > 0, "UDP");
+    }
+    for namespace in ["office", "internet"] {
+        assert_eq!(checksum_errors(namespace), 0, "{namespace}");
+    }
+}
+
+#[test]
+fn packet_sockets_pass_packets_of_several_segments_whole() {
+    if !isolated("packet_sockets_pass_packets_of_several_segments_whole") {
+        return;
+    }
+    let Some(_processes) = start(Device::AfPacket) else {
+        panic!("packet sockets are everywhere");
+    };
+    assert_transfers();
+    let sent = |status: &contract::Status| {
+        let net = status.ports.iter().find(|port| port.name == "net");
+        net.map_or((0, 0), |port| (port.sent_packets, port.sent_bytes))
+    };
+    let mut last = status();
+    // Systems send shorter packets than they could where little is under way.
+    eventually("what is sent is longer than the link's packets", || {
+        let (packets, bytes) = sent(&last);
+        transfer("-n 16M");
+        eventually("the next report", || {
+            status().time_unix_ms > last.time_unix_ms + 1_000
+        });
+        last = status();
+        let (more_packets, more_bytes) = sent(&last);
+        more_bytes - bytes > 2 * MTU * (more_packets - packets)
+    });
+    assert!(
+        !last.drops.contains_key("offload_unknown"),
+        "{:?}",
+        last.drops
+    );
+    assert!(!last.events.contains_key("segmented"), "{:?}", last.events);
+}
+
+#[test]
+fn af_xdp_finishes_the_checksums_that_veth_leaves() {
+    if !isolated("af_xdp_finishes_the_checksums_that_veth_leaves") {
+        return;
+    }
+    let Some(_processes) = start(Device::AfXdp) else {
+        return;
+    };
+    assert_transfers();
+}
