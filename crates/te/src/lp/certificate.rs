@@ -120,7 +120,7 @@ fn sweep_part(
         }
         let commodity = &instance.commodities[index];
         let mut cost = cheapest(instance, tables, commodity, &mut scratch);
-        let optional = costing.objective == Objective::Throughput && !commodity.mandatory;
+        let optional = costing.may_be_left(commodity);
         if cost >= IMPOSSIBLE {
             if !optional {
                 result.stuck = Some(index);

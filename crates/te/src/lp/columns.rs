@@ -1,6 +1,6 @@
 //! The pool of columns: routes found so far, with their cost and their loads as shares of the rows' capacities.
 
-use crate::instance::{Instance, Route};
+use crate::instance::{Commodity, Instance, Route};
 use crate::solution::Objective;
 
 /// End of a commodity's list.
@@ -33,6 +33,11 @@ pub struct Costing {
 }
 
 impl Costing {
+    /// Whether a commodity may stay uncarried, in whole or in part.
+    pub fn may_be_left(&self, commodity: &Commodity) -> bool {
+        self.objective == Objective::Throughput && !commodity.mandatory
+    }
+
     /// Cost of carrying a commodity whole on a route, in the solver's unit; to be minimised.
     pub fn of(&self, instance: &Instance, commodity: usize, route: &Route) -> f64 {
         let c = &instance.commodities[commodity];
@@ -125,9 +130,10 @@ impl Columns {
         (self.push(commodity, cost, Some(route.clone())), true)
     }
 
-    /// Adds the column of a commodity that stands for what is not carried.
-    pub fn add_uncarried(&mut self, commodity: usize) -> usize {
-        self.push(commodity, 0.0, None)
+    /// The column of a commodity that stands for what is not carried, added where it is new.
+    pub fn uncarried(&mut self, commodity: usize) -> usize {
+        let known = self.of(commodity).find(|&c| self.route(c).is_none());
+        known.unwrap_or_else(|| self.push(commodity, 0.0, None))
     }
 
     fn push(&mut self, commodity: usize, cost: f64, route: Option<Route>) -> usize {

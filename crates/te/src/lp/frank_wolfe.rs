@@ -100,10 +100,9 @@ impl<'a> FrankWolfe<'a> {
     fn cheapest_column(&mut self, columns: &mut Columns, commodity: usize) -> Option<usize> {
         let c = &self.instance.commodities[commodity];
         let cost = cheapest(self.instance, &self.tables, c, &mut self.scratch);
-        let optional = self.costing.objective == Objective::Throughput && !c.mandatory;
+        let optional = self.costing.may_be_left(c);
         if optional && (cost >= IMPOSSIBLE || cost > c.worth / self.costing.unit) {
-            let column = columns.of(commodity).find(|&p| columns.route(p).is_none());
-            return Some(column.unwrap_or_else(|| columns.add_uncarried(commodity)));
+            return Some(columns.uncarried(commodity));
         }
         if cost >= IMPOSSIBLE {
             return None;
@@ -162,7 +161,8 @@ impl<'a> FrankWolfe<'a> {
         None
     }
 
-    /// Routes commodities over their nearest routes, whatever the prices. Returns one that has no route.
+    /// Routes commodities over their nearest routes, whatever the prices; one that may stay uncarried and has no route
+    /// does. Returns one that has no route and must have one.
     fn complete(
         &mut self,
         columns: &mut Columns,
@@ -171,10 +171,11 @@ impl<'a> FrankWolfe<'a> {
         let mut nearest = Nearest::new(self.instance);
         for index in commodities {
             let commodity = &self.instance.commodities[index];
-            let Some(route) = nearest.route(self.instance, commodity) else {
-                return Some(index);
+            let column = match nearest.route(self.instance, commodity) {
+                Some(route) => columns.add(self.instance, &self.costing, index, &route).0,
+                None if self.costing.may_be_left(commodity) => columns.uncarried(index),
+                None => return Some(index),
             };
-            let (column, _) = columns.add(self.instance, &self.costing, index, &route);
             self.x.resize(columns.len(), 0.0);
             self.x[column] = 1.0;
         }

@@ -69,8 +69,11 @@ impl Solver<'_> {
             }
         }
         for commodity in 0..self.instance.commodities.len() {
-            if self.may_be_left(commodity) {
-                let column = self.uncarried(commodity);
+            if self
+                .costing
+                .may_be_left(&self.instance.commodities[commodity])
+            {
+                let column = self.columns.uncarried(commodity);
                 shares.resize(self.columns.len(), 0.0);
                 shares[column] = 1.0;
             }

@@ -50,28 +50,16 @@ impl Solver<'_> {
             left[flow.commodity] -= flow.fraction;
         }
         for (commodity, left) in left.into_iter().enumerate() {
-            if self.may_be_left(commodity) {
-                let column = self.uncarried(commodity);
+            if self
+                .costing
+                .may_be_left(&self.instance.commodities[commodity])
+            {
+                let column = self.columns.uncarried(commodity);
                 shares.resize(self.columns.len().max(shares.len()), 0.0);
                 shares[column] = left.max(0.0);
             }
         }
         shares
-    }
-
-    /// Whether a commodity may go uncarried.
-    pub(super) fn may_be_left(&self, commodity: usize) -> bool {
-        self.costing.objective == Objective::Throughput
-            && !self.instance.commodities[commodity].mandatory
-    }
-
-    /// The column of a commodity that stands for what is not carried.
-    pub(super) fn uncarried(&mut self, commodity: usize) -> usize {
-        let known = self
-            .columns
-            .of(commodity)
-            .find(|&c| self.columns.route(c).is_none());
-        known.unwrap_or_else(|| self.columns.add_uncarried(commodity))
     }
 
     /// Whether SB-DP's answer is better than the solver's: because there was no time, or because chains may have few routes.
