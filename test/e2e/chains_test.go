@@ -25,7 +25,7 @@ const (
 // activation is how long a chain may take to become active.
 const activation = time.Minute
 
-func (l *laboratory) client(t *testing.T) apiv1connect.SwitchboardServiceClient {
+func (l *laboratory) client(t testing.TB) apiv1connect.SwitchboardServiceClient {
 	t.Helper()
 	token, err := os.ReadFile(l.tokenFile())
 	if err != nil {
@@ -45,7 +45,7 @@ func (b bearer) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 // list reads resources of a kind over the API.
-func (l *laboratory) list(t *testing.T, kind, customer, name string) []*api.Resource {
+func (l *laboratory) list(t testing.TB, kind, customer, name string) []*api.Resource {
 	t.Helper()
 	answer, err := l.client(t).List(context.Background(), connect.NewRequest(&api.ListRequest{Kind: kind, Customer: customer, Name: name}))
 	if err != nil {
@@ -84,7 +84,7 @@ spec:
 }
 
 // activate applies a chain, waits until it is active, and deletes it when the test ends.
-func (l *laboratory) activate(t *testing.T, c chainSpec) {
+func (l *laboratory) activate(t testing.TB, c chainSpec) {
 	t.Helper()
 	eventually(t, activation, func() error { return l.roomFor(t, c) })
 	t.Cleanup(func() { l.remove(t, c) })
@@ -93,7 +93,7 @@ func (l *laboratory) activate(t *testing.T, c chainSpec) {
 
 // roomFor says which chain of a test before is still ending, and has the chain's name or holds what it needs: the VNF
 // "split" has room for little more than one.
-func (l *laboratory) roomFor(t *testing.T, c chainSpec) error {
+func (l *laboratory) roomFor(t testing.TB, c chainSpec) error {
 	t.Helper()
 	for _, resource := range l.list(t, "chain", "", "") {
 		one := resource.GetChain()
@@ -109,14 +109,14 @@ func (l *laboratory) roomFor(t *testing.T, c chainSpec) error {
 }
 
 // change applies a chain and waits until this version of it is active.
-func (l *laboratory) change(t *testing.T, c chainSpec) {
+func (l *laboratory) change(t testing.TB, c chainSpec) {
 	t.Helper()
 	l.apply(t, c.text())
 	eventually(t, activation, func() error { return l.active(t, c) })
 }
 
 // active says why the last version of a chain is not active.
-func (l *laboratory) active(t *testing.T, c chainSpec) error {
+func (l *laboratory) active(t testing.TB, c chainSpec) error {
 	found := l.list(t, "chain", c.customer, c.name)
 	if len(found) != 1 {
 		return fmt.Errorf("%d chains %s/%s", len(found), c.customer, c.name)
@@ -130,13 +130,13 @@ func (l *laboratory) active(t *testing.T, c chainSpec) error {
 }
 
 // remove deletes a chain, without waiting for its connections to end.
-func (l *laboratory) remove(t *testing.T, c chainSpec) {
+func (l *laboratory) remove(t testing.TB, c chainSpec) {
 	t.Helper()
 	l.must(t, "delete", "chain", c.name, "--customer", c.customer, "--wait=false", "--ignore-not-found")
 }
 
 // routes are the active routes of a chain.
-func (l *laboratory) routes(t *testing.T, c chainSpec) []*api.RouteStatus {
+func (l *laboratory) routes(t testing.TB, c chainSpec) []*api.RouteStatus {
 	t.Helper()
 	found := l.list(t, "chain", c.customer, c.name)
 	if len(found) != 1 {
@@ -152,7 +152,7 @@ func (l *laboratory) routes(t *testing.T, c chainSpec) []*api.RouteStatus {
 }
 
 // instances are the healthy instances of a VNF, by name, with the machine that each is.
-func (l *laboratory) instances(t *testing.T, vnf string) map[string]string {
+func (l *laboratory) instances(t testing.TB, vnf string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	for _, resource := range l.list(t, "vnfinstance", "", "") {

@@ -57,7 +57,7 @@ func TestRouteIsAddedThroughAnotherSite(t *testing.T) {
 }
 
 // perInstance counts connections from local ports in the tables of a VNF's instances.
-func (l *laboratory) perInstance(t *testing.T, vnf string, port uint16, ports map[uint16]bool) map[string]int {
+func (l *laboratory) perInstance(t testing.TB, vnf string, port uint16, ports map[uint16]bool) map[string]int {
 	t.Helper()
 	counts := map[string]int{}
 	for name, machine := range l.instances(t, vnf) {

@@ -18,7 +18,7 @@ type tracked struct {
 var trackedPattern = regexp.MustCompile(`src=(\S+) dst=(\S+) sport=(\d+) dport=(\d+)`)
 
 // conntrack lists the TCP connections to a port that a VNF instance has seen.
-func (l *laboratory) conntrack(t *testing.T, machine string, port uint16) []tracked {
+func (l *laboratory) conntrack(t testing.TB, machine string, port uint16) []tracked {
 	t.Helper()
 	output := l.mustRun(t, machine, "conntrack", "-L", "-p", "tcp", "--orig-port-dst", strconv.Itoa(int(port)))
 	var entries []tracked

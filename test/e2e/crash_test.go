@@ -20,7 +20,7 @@ type runRecord struct {
 	Restarts int `json:"restarts"`
 }
 
-func (l *laboratory) record(t *testing.T, process string) runRecord {
+func (l *laboratory) record(t testing.TB, process string) runRecord {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(l.root, l.name, "run", process+".json"))
 	if err != nil {
@@ -34,7 +34,7 @@ func (l *laboratory) record(t *testing.T, process string) runRecord {
 }
 
 // crash ends a process of the laboratory as kill -9 does, and waits until the supervisor has started it again.
-func (l *laboratory) crash(t *testing.T, process string) {
+func (l *laboratory) crash(t testing.TB, process string) {
 	t.Helper()
 	before := l.record(t, process)
 	if err := syscall.Kill(before.PID, syscall.SIGKILL); err != nil {
@@ -112,7 +112,7 @@ func TestForwarderCrashKeepsChoices(t *testing.T) {
 }
 
 // processes names those that the supervisor runs and that are Switchboard's.
-func (l *laboratory) processes(t *testing.T) []string {
+func (l *laboratory) processes(t testing.TB) []string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(l.root, l.name, "run"))
 	if err != nil {
@@ -128,7 +128,7 @@ func (l *laboratory) processes(t *testing.T) []string {
 }
 
 // settled says where the observed state is not the desired one.
-func (l *laboratory) settled(t *testing.T, c chainSpec) error {
+func (l *laboratory) settled(t testing.TB, c chainSpec) error {
 	t.Helper()
 	if err := l.active(t, c); err != nil {
 		return err

@@ -102,7 +102,7 @@ type tenantFlows struct {
 	connections []net.Conn
 }
 
-func (l *laboratory) openTenant(t *testing.T, one tenant, port uint16) *tenantFlows {
+func (l *laboratory) openTenant(t testing.TB, one tenant, port uint16) *tenantFlows {
 	t.Helper()
 	f := &tenantFlows{tenant: one}
 	for _, local := range one.ports {
@@ -142,7 +142,7 @@ var zonePattern = regexp.MustCompile(`sport=(\d+) .*zone=(\d+)`)
 
 // checkZones makes sure that each instance of a VNF has a connection tracking zone for each of two customers, and that the zones
 // of a customer together hold exactly its connections. Which zone is whose the ports tell: no two sets are alike.
-func (l *laboratory) checkZones(t *testing.T, vnf string, port uint16, tenants []tenant) {
+func (l *laboratory) checkZones(t testing.TB, vnf string, port uint16, tenants []tenant) {
 	t.Helper()
 	var instances [][][]int // ports by instance and zone
 	for instance, machine := range l.instances(t, vnf) {
@@ -180,7 +180,7 @@ type listener struct {
 }
 
 // listen begins to hear everything that comes to a machine or leaves it.
-func (l *laboratory) listen(t *testing.T, machine string) *listener {
+func (l *laboratory) listen(t testing.TB, machine string) *listener {
 	t.Helper()
 	namespace, err := hostnet.OpenNamespace(l.name + "." + machine)
 	if err != nil {

@@ -60,7 +60,7 @@ func TestDeadSiteGetsNoNewConnections(t *testing.T) {
 }
 
 // pause stops processes until the returned function is called or the test ends.
-func (l *laboratory) pause(t *testing.T, processes ...string) (resume func()) {
+func (l *laboratory) pause(t testing.TB, processes ...string) (resume func()) {
 	t.Helper()
 	var paused []int
 	for _, process := range processes {
@@ -81,7 +81,7 @@ func (l *laboratory) pause(t *testing.T, processes ...string) (resume func()) {
 }
 
 // lastFailure opens connections all the time and returns when the last one that failed was begun, zero where none did.
-func (l *laboratory) lastFailure(t *testing.T, machine string, server netip.AddrPort, over time.Duration) time.Time {
+func (l *laboratory) lastFailure(t testing.TB, machine string, server netip.AddrPort, over time.Duration) time.Time {
 	t.Helper()
 	const every, limit = 25 * time.Millisecond, 800 * time.Millisecond
 	namespace, err := hostnet.OpenNamespace(l.name + "." + machine)
@@ -152,7 +152,7 @@ func TestDeadDeploymentLosesItsRoutes(t *testing.T) {
 
 // loseDeployment has both instances die that a chain uses, says where new connections do not flow around them in time, and waits
 // until they are made again.
-func (l *laboratory) loseDeployment(t *testing.T, c chainSpec, server netip.AddrPort) error {
+func (l *laboratory) loseDeployment(t testing.TB, c chainSpec, server netip.AddrPort) error {
 	t.Helper()
 	defer func() {
 		eventually(t, activation, func() error {
@@ -195,7 +195,7 @@ func (l *laboratory) loseDeployment(t *testing.T, c chainSpec, server netip.Addr
 }
 
 // logEvents tells what happened since a moment, for the log of a test that took too long.
-func (l *laboratory) logEvents(t *testing.T, since time.Time) {
+func (l *laboratory) logEvents(t testing.TB, since time.Time) {
 	answer, err := l.client(t).ListEvents(context.Background(), connect.NewRequest(&api.ListEventsRequest{}))
 	if err != nil {
 		t.Fatal(err)

@@ -21,10 +21,14 @@ type demo struct {
 	file string
 }
 
-func newDemo(t *testing.T) *demo {
+func newDemo(t testing.TB) *demo {
 	t.Helper()
 	program := require(t)
-	d := &demo{l: &laboratory{name: fmt.Sprintf("e2e-%d-demo", os.Getpid()), root: t.TempDir(), program: program}}
+	root, err := guarded.laboratoryRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &demo{l: &laboratory{name: fmt.Sprintf("e2e-%d-demo", os.Getpid()), root: root, program: program}}
 	example, err := os.ReadFile("../../examples/lab/four-sites.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +87,7 @@ func TestDemo(t *testing.T) {
 }
 
 // interrupt starts the demo, and after a while, when what it has shown is ready, interrupts it as Ctrl-C does: everything in its process group.
-func (d *demo) interrupt(t *testing.T, after, soon time.Duration, ready func(output string) bool) {
+func (d *demo) interrupt(t testing.TB, after, soon time.Duration, ready func(output string) bool) {
 	t.Helper()
 	shown, err := os.CreateTemp(d.l.root, "demo")
 	if err != nil {
@@ -127,7 +131,7 @@ func (d *demo) interrupt(t *testing.T, after, soon time.Duration, ready func(out
 var curlCalls = regexp.MustCompile("(?s)## The API with curl.*?```sh\n(.*?)```")
 
 // callWithCurl runs the calls of the user guide.
-func (d *demo) callWithCurl(t *testing.T) {
+func (d *demo) callWithCurl(t testing.TB) {
 	t.Helper()
 	guide, err := os.ReadFile("../../docs/user-guide.md")
 	if err != nil {

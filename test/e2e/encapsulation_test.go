@@ -57,7 +57,7 @@ func TestEncapsulationIsTheLinks(t *testing.T) {
 
 // encapsulates captures a site's wide-area side for a second, and says which of the descriptions no packet of the test has, and
 // which others there are.
-func (l *laboratory) encapsulates(t *testing.T, site string, want []string) error {
+func (l *laboratory) encapsulates(t testing.TB, site string, want []string) error {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "wan.pcap")
 	capture := l.capture(t, site, file)

@@ -19,7 +19,7 @@ import (
 )
 
 // echoServer answers each line of a TCP connection with the same line, in a machine of the laboratory.
-func echoServer(t *testing.T, l *laboratory, machine string, port uint16) {
+func echoServer(t testing.TB, l *laboratory, machine string, port uint16) {
 	t.Helper()
 	var listener net.Listener
 	l.inside(t, machine, func() (err error) {
@@ -70,7 +70,7 @@ const patience = 30 * time.Second
 const beat = 20 * time.Millisecond
 
 // startFlows opens connections from a machine and keeps them talking until stopped.
-func startFlows(t *testing.T, l *laboratory, machine string, server netip.AddrPort, count int) *flows {
+func startFlows(t testing.TB, l *laboratory, machine string, server netip.AddrPort, count int) *flows {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &flows{stop: cancel, lost: l.losses(t), machine: watchMachine(ctx, t, l)}
@@ -142,7 +142,7 @@ func (f *flows) longest() time.Duration {
 }
 
 // stall is the longest wait since the last look, and the longest that may have been.
-func (f *flows) stall(t *testing.T) (waited, allowed time.Duration) {
+func (f *flows) stall(t testing.TB) (waited, allowed time.Duration) {
 	t.Helper()
 	took := f.machine.took()
 	waited = f.longest()
@@ -151,7 +151,7 @@ func (f *flows) stall(t *testing.T) (waited, allowed time.Duration) {
 }
 
 // checkStall fails the test where a connection waited too long since the last look, and says what was lost or late.
-func (f *flows) checkStall(t *testing.T, l *laboratory) {
+func (f *flows) checkStall(t testing.TB, l *laboratory) {
 	t.Helper()
 	waited, allowed := f.stall(t)
 	sentAgain := f.retransmissions(t)
@@ -164,7 +164,7 @@ func (f *flows) checkStall(t *testing.T, l *laboratory) {
 }
 
 // retransmissions is how many segments the clients sent again (TCP_INFO).
-func (f *flows) retransmissions(t *testing.T) uint32 {
+func (f *flows) retransmissions(t testing.TB) uint32 {
 	t.Helper()
 	var sum uint32
 	for _, one := range f.all {

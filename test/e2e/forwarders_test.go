@@ -19,7 +19,7 @@ import (
 
 // ownLaboratory brings up a laboratory of the test's own, with so many forwarders at each site that is named, or skips the
 // test where this machine cannot run one.
-func ownLaboratory(t *testing.T, name, forwarders string) *laboratory {
+func ownLaboratory(t testing.TB, name, forwarders string) *laboratory {
 	t.Helper()
 	program := require(t)
 	l, err := bringUp(program, fmt.Sprintf("%s-%d", name, os.Getpid()), "  globalSite: dc\n", "  globalSite: dc\n  forwarders: "+forwarders+"\n")
@@ -34,13 +34,12 @@ func ownLaboratory(t *testing.T, name, forwarders string) *laboratory {
 		if output, err := l.switchboard("lab", "down"); err != nil {
 			t.Errorf("lab down: %v\n%s", err, output)
 		}
-		os.RemoveAll(l.root)
 	})
 	return l
 }
 
 // forwarders are those that a site lists, by their names.
-func (l *laboratory) forwarders(t *testing.T, site string) map[string]*api.ForwarderStatus {
+func (l *laboratory) forwarders(t testing.TB, site string) map[string]*api.ForwarderStatus {
 	t.Helper()
 	found := map[string]*api.ForwarderStatus{}
 	for _, resource := range l.list(t, "site", "", site) {
@@ -52,7 +51,7 @@ func (l *laboratory) forwarders(t *testing.T, site string) map[string]*api.Forwa
 }
 
 // scale brings a site to a number of forwarders and waits until what it has has moved.
-func (l *laboratory) scale(t *testing.T, words ...string) {
+func (l *laboratory) scale(t testing.TB, words ...string) {
 	t.Helper()
 	l.must(t, append([]string{"lab", "forwarders"}, words...)...)
 }
@@ -97,7 +96,7 @@ func TestASiteGetsAndLosesAForwarder(t *testing.T) {
 }
 
 // shares says why not all of a site's forwarders serve connections.
-func (l *laboratory) shares(t *testing.T, site string) error {
+func (l *laboratory) shares(t testing.TB, site string) error {
 	t.Helper()
 	for name, f := range l.forwarders(t, site) {
 		if f.FlowEntries == 0 || f.AppliedGeneration != f.DesiredGeneration {
@@ -108,7 +107,7 @@ func (l *laboratory) shares(t *testing.T, site string) error {
 }
 
 // talks waits until every connection has had answers since the call, or has failed.
-func (l *laboratory) talks(t *testing.T, f *flows) {
+func (l *laboratory) talks(t testing.TB, f *flows) {
 	t.Helper()
 	before := make([]int64, len(f.all))
 	for i, one := range f.all {
@@ -196,7 +195,7 @@ func TestSiblingsLeaveOutAForwarderThatIsAway(t *testing.T) {
 
 // awayOf finds a forwarder that has an instance of one VNF and none of another: its process, and the instance that the other
 // forwarder has of the first.
-func (l *laboratory) awayOf(t *testing.T, vnf, without string) (process, other string) {
+func (l *laboratory) awayOf(t testing.TB, vnf, without string) (process, other string) {
 	t.Helper()
 	at := map[string]string{}
 	for _, set := range l.ruleSets(t, "edge-west") {
@@ -228,7 +227,7 @@ func (l *laboratory) awayOf(t *testing.T, vnf, without string) (process, other s
 }
 
 // ruleSets are those that a site has given its forwarders.
-func (l *laboratory) ruleSets(t *testing.T, site string) []*rules.RuleSet {
+func (l *laboratory) ruleSets(t testing.TB, site string) []*rules.RuleSet {
 	t.Helper()
 	var connection *bus.Connection
 	l.inside(t, site, func() (err error) {

@@ -60,7 +60,7 @@ func TestFirewallRulesDecide(t *testing.T) {
 var counterPattern = regexp.MustCompile(`counter packets (\d+) bytes \d+ (accept|drop)`)
 
 // ruleCounters are the packets that an instance's chain with a rule for a port has accepted and dropped.
-func (l *laboratory) ruleCounters(t *testing.T, machine string, port int) (accepted, dropped int) {
+func (l *laboratory) ruleCounters(t testing.TB, machine string, port int) (accepted, dropped int) {
 	t.Helper()
 	listed := l.mustRun(t, machine, "nft", "list", "ruleset")
 	for _, chain := range strings.Split(listed, "chain ") {

@@ -56,7 +56,7 @@ func TestLabelAwareFunctionsAreVisitedWithTheirContext(t *testing.T) {
 }
 
 // killProgram kills what an instance runs.
-func (l *laboratory) killProgram(t *testing.T, machine string) {
+func (l *laboratory) killProgram(t testing.TB, machine string) {
 	t.Helper()
 	output := l.mustRun(t, machine, "ip", "netns", "pids", l.name+"."+machine)
 	killed := 0

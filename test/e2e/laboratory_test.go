@@ -35,27 +35,35 @@ var shared struct {
 	problem error
 }
 
+// guarded removes what the tests make.
+var guarded *guard
+
 func TestMain(m *testing.M) {
+	if directory := os.Getenv(guardVariable); directory != "" {
+		os.Exit(runGuard(directory))
+	}
+	var err error
+	if guarded, err = startGuard(); err != nil {
+		fmt.Fprintln(os.Stderr, "guard:", err)
+		os.Exit(1)
+	}
 	// What measures waits must not wait itself: a session of its own, before others (sched(7), autogroups). Where that is
 	// not to be had, times are those of a busy machine.
 	if _, err := unix.Setsid(); err == nil {
 		_ = os.WriteFile("/proc/self/autogroup", []byte("-10"), 0)
 	}
+	if how := os.Getenv(interruptedVariable); how != "" {
+		beInterrupted(how)
+	}
 	code := m.Run()
-	if shared.lab != nil {
-		if code != 0 && os.Getenv("SWITCHBOARD_E2E_KEEP") != "" {
-			fmt.Println("laboratory kept:", shared.lab.root)
-		} else if output, err := shared.lab.switchboard("lab", "down"); err != nil {
-			panic(fmt.Sprintf("lab down: %v %s", err, output)) // no test of it could be repeated: scripts/test.sh
-		} else {
-			os.RemoveAll(shared.lab.root)
-		}
+	if err := guarded.end(code != 0 && os.Getenv("SWITCHBOARD_E2E_KEEP") != ""); err != nil {
+		panic(fmt.Sprintf("guard: %v", err)) // no test of it could be repeated: scripts/test.sh
 	}
 	os.Exit(code)
 }
 
 // useLaboratory returns the shared laboratory, or skips the test where this machine cannot run one.
-func useLaboratory(t *testing.T) *laboratory {
+func useLaboratory(t testing.TB) *laboratory {
 	t.Helper()
 	program := require(t)
 	shared.once.Do(func() { shared.lab, shared.problem = bringUp(program, fmt.Sprintf("e2e-%d", os.Getpid())) })
@@ -67,7 +75,7 @@ func useLaboratory(t *testing.T) *laboratory {
 
 // require skips the test, or fails it where everything must run, unless root, tools and binaries are there. It returns
 // the switchboard binary.
-func require(t *testing.T) string {
+func require(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("end-to-end tests are not short")
@@ -78,20 +86,25 @@ func require(t *testing.T) string {
 			needs.Missing(t, tool+": run scripts/install-dependencies.sh")
 		}
 	}
+	for _, program := range []string{"switchboard", "switchboard-forwarder", "switchboard-te", "switchboard-underlay"} {
+		if _, err := os.Stat(programPath(program)); err != nil {
+			needs.Missing(t, programPath(program)+": run make build")
+		}
+	}
+	return programPath("switchboard")
+}
+
+// programPath is where a program of ours is, as an absolute path.
+func programPath(program string) string {
 	directory := os.Getenv("SWITCHBOARD_BIN")
 	if directory == "" {
 		directory = "../../bin"
 	}
 	directory, err := filepath.Abs(directory)
 	if err != nil {
-		t.Fatal(err)
+		panic(err) // there is no working directory
 	}
-	for _, program := range []string{"switchboard", "switchboard-forwarder", "switchboard-te", "switchboard-underlay"} {
-		if _, err := os.Stat(filepath.Join(directory, program)); err != nil {
-			needs.Missing(t, program+" in "+directory+": run make build")
-		}
-	}
-	return filepath.Join(directory, "switchboard")
+	return filepath.Join(directory, program)
 }
 
 // trunkHosts are two on VLANs of the office's trunk, in one network.
@@ -102,15 +115,10 @@ const trunkHosts = `    - {name: trunk-host-31, site: office, interface: trunk0,
 // bringUp starts the example laboratory under another name, with the tests' functions and what edits replace (old and new text in
 // turns). Where that fails nothing is left.
 func bringUp(program, name string, edits ...string) (l *laboratory, err error) {
-	root, err := os.MkdirTemp("", "switchboard-e2e-")
+	root, err := guarded.laboratoryRoot()
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			os.RemoveAll(root)
-		}
-	}()
 	l = &laboratory{name: name, root: root, program: program}
 	example, err := os.ReadFile("../../examples/lab/four-sites.yaml")
 	if err != nil {
@@ -162,7 +170,7 @@ func (l *laboratory) switchboard(words ...string) (string, error) {
 func (l *laboratory) tokenFile() string { return filepath.Join(l.root, l.name, "token") }
 
 // must runs the command line and fails the test where it fails.
-func (l *laboratory) must(t *testing.T, words ...string) string {
+func (l *laboratory) must(t testing.TB, words ...string) string {
 	t.Helper()
 	output, err := l.switchboard(words...)
 	if err != nil {
@@ -172,7 +180,7 @@ func (l *laboratory) must(t *testing.T, words ...string) string {
 }
 
 // apply applies resources given as text.
-func (l *laboratory) apply(t *testing.T, text string) {
+func (l *laboratory) apply(t testing.TB, text string) {
 	t.Helper()
 	if output, err := l.tryApply(t, text); err != nil {
 		t.Fatalf("apply: %v\n%s\n%s", err, output, text)
@@ -180,7 +188,7 @@ func (l *laboratory) apply(t *testing.T, text string) {
 }
 
 // tryApply is apply for resources that may be refused.
-func (l *laboratory) tryApply(t *testing.T, text string) (string, error) {
+func (l *laboratory) tryApply(t testing.TB, text string) (string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "resources.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
@@ -190,7 +198,7 @@ func (l *laboratory) tryApply(t *testing.T, text string) (string, error) {
 }
 
 // inside runs a function with its sockets in the namespace of a machine.
-func (l *laboratory) inside(t *testing.T, machine string, function func() error) {
+func (l *laboratory) inside(t testing.TB, machine string, function func() error) {
 	t.Helper()
 	namespace, err := hostnet.OpenNamespace(l.name + "." + machine)
 	if err != nil {
@@ -222,7 +230,7 @@ func (l *laboratory) run(machine string, words ...string) (string, error) {
 }
 
 // mustRun runs a program on a machine and fails the test where it fails.
-func (l *laboratory) mustRun(t *testing.T, machine string, words ...string) string {
+func (l *laboratory) mustRun(t testing.TB, machine string, words ...string) string {
 	t.Helper()
 	output, err := l.run(machine, words...)
 	if err != nil {
@@ -232,7 +240,7 @@ func (l *laboratory) mustRun(t *testing.T, machine string, words ...string) stri
 }
 
 // eventually repeats a check until it finds nothing wrong, and fails the test with its last complaint at the deadline.
-func eventually(t *testing.T, patience time.Duration, check func() error) {
+func eventually(t testing.TB, patience time.Duration, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {

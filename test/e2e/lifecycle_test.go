@@ -40,15 +40,25 @@ spec: {from: a, to: b, latencyMs: 2, bandwidthMbps: 100}
 `
 
 // smallLab is a laboratory of two sites that is not up yet, with its file. Whatever of it is up goes down when the test ends.
-func smallLab(t *testing.T, name string) (l *laboratory, file string) {
+func smallLab(t testing.TB, name string) (l *laboratory, file string) {
 	t.Helper()
-	l = &laboratory{name: fmt.Sprintf("e2e-%d-%s", os.Getpid(), name), root: t.TempDir(), program: require(t)}
-	file = filepath.Join(l.root, "laboratory.yaml")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(smallLaboratory, "NAME", l.name)), 0o644); err != nil {
+	l, file, err := newSmallLab(require(t), name)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.must(t, "lab", "down", "--lab", l.name); checkNoTrace(t, l) })
 	return l, file
+}
+
+// newSmallLab writes the file of one.
+func newSmallLab(program, name string) (l *laboratory, file string, err error) {
+	root, err := guarded.laboratoryRoot()
+	if err != nil {
+		return nil, "", err
+	}
+	l = &laboratory{name: fmt.Sprintf("e2e-%d-%s", os.Getpid(), name), root: root, program: program}
+	file = filepath.Join(l.root, "laboratory.yaml")
+	return l, file, os.WriteFile(file, []byte(strings.ReplaceAll(smallLaboratory, "NAME", l.name)), 0o644)
 }
 
 // TestLabUpMayBeInterrupted kills `lab up` after ever longer times; `lab down` then removes everything, whatever was
@@ -132,7 +142,7 @@ func TestUnderlayHasTheLatencyAndRateOfTheFile(t *testing.T) {
 }
 
 // checkNoTrace looks for anything of a laboratory.
-func checkNoTrace(t *testing.T, l *laboratory) {
+func checkNoTrace(t testing.TB, l *laboratory) {
 	t.Helper()
 	if names, err := hostnet.NamespaceNames(l.name + "."); err != nil || len(names) > 0 {
 		t.Errorf("namespaces %v, %v", names, err)

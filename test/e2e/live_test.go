@@ -97,7 +97,7 @@ func TestConnectionsOutliveChanges(t *testing.T) {
 }
 
 // checkStays makes sure that an instance that is to go still has connections of those given.
-func (l *laboratory) checkStays(t *testing.T, machine string, port uint16, f *flows) {
+func (l *laboratory) checkStays(t testing.TB, machine string, port uint16, f *flows) {
 	t.Helper()
 	for _, entry := range l.conntrack(t, machine, port) {
 		if f.locals()[entry.sourcePort] {
@@ -108,7 +108,7 @@ func (l *laboratory) checkStays(t *testing.T, machine string, port uint16, f *fl
 }
 
 // deploy changes the deployment "pair-west" and waits until its instances with a weight are healthy.
-func (l *laboratory) deploy(t *testing.T, instances int, weights string) {
+func (l *laboratory) deploy(t testing.TB, instances int, weights string) {
 	t.Helper()
 	l.apply(t, pairDeployment(instances, weights))
 	eventually(t, activation, func() error {
@@ -120,7 +120,7 @@ func (l *laboratory) deploy(t *testing.T, instances int, weights string) {
 }
 
 // sharesAre opens many connections and says where they did not go as they should; rules follow weights a little later.
-func (l *laboratory) sharesAre(t *testing.T, server netip.AddrPort, shares []float64) error {
+func (l *laboratory) sharesAre(t testing.TB, server netip.AddrPort, shares []float64) error {
 	t.Helper()
 	// Four standard deviations of a half of 1 000.
 	const attempts, tolerance = 1000, 0.064
@@ -144,7 +144,7 @@ func (l *laboratory) sharesAre(t *testing.T, server netip.AddrPort, shares []flo
 }
 
 // openAndClose makes connections one after another, many at once, and returns their local ports.
-func (l *laboratory) openAndClose(t *testing.T, machine string, server netip.AddrPort, count int) map[uint16]bool {
+func (l *laboratory) openAndClose(t testing.TB, machine string, server netip.AddrPort, count int) map[uint16]bool {
 	t.Helper()
 	const atOnce = 40
 	var mutex sync.Mutex

@@ -16,7 +16,7 @@ import (
 type losses map[string]uint64
 
 // losses reads what was lost so far. Forwarders tell their counters once a second.
-func (l *laboratory) losses(t *testing.T) losses {
+func (l *laboratory) losses(t testing.TB) losses {
 	t.Helper()
 	found := losses{}
 	for _, resource := range l.list(t, "site", "", "") {
@@ -37,7 +37,7 @@ func (l *laboratory) losses(t *testing.T) losses {
 }
 
 // underlayLosses adds the counters of the delay line.
-func (l *laboratory) underlayLosses(t *testing.T, to losses) {
+func (l *laboratory) underlayLosses(t testing.TB, to losses) {
 	t.Helper()
 	var status map[string]any
 	text, err := os.ReadFile(filepath.Join(l.root, l.name, "underlay-status.json"))
@@ -64,7 +64,7 @@ func (l *laboratory) underlayLosses(t *testing.T, to losses) {
 }
 
 // backlogDrops are packets of the whole machine that came to a processor faster than it could take them.
-func backlogDrops(t *testing.T) (sum uint64) {
+func backlogDrops(t testing.TB) (sum uint64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/net/softnet_stat")
 	if err != nil {

@@ -29,7 +29,7 @@ type busyMachine struct {
 const moment = 250 * time.Millisecond
 
 // watchMachine measures until the context ends.
-func watchMachine(ctx context.Context, t *testing.T, l *laboratory) *busyMachine {
+func watchMachine(ctx context.Context, t testing.TB, l *laboratory) *busyMachine {
 	t.Helper()
 	b := &busyMachine{lab: l}
 	go b.watchWaking(ctx)
@@ -80,7 +80,7 @@ func (b *busyMachine) watchWaking(ctx context.Context) {
 }
 
 // watchReference has a connection talk from one site to another outside the forwarders. One that cannot be made says nothing.
-func (b *busyMachine) watchReference(ctx context.Context, t *testing.T) {
+func (b *busyMachine) watchReference(ctx context.Context, t testing.TB) {
 	t.Helper()
 	var listener net.Listener
 	b.lab.inside(t, "dc", func() (err error) {
@@ -163,7 +163,7 @@ func (r runRecord) delays() map[int]time.Duration {
 const attempts = 4
 
 // once makes sure that one of several attempts finds nothing wrong. An attempt begins where the one before left off.
-func once(t *testing.T, attempt func() error) {
+func once(t testing.TB, attempt func() error) {
 	t.Helper()
 	for number := 1; ; number++ {
 		err := attempt()

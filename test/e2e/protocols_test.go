@@ -60,7 +60,7 @@ var sizeTold = regexp.MustCompile(`mtu ?[=:]? ?(\d+)`)
 
 // checkPathMTU: a packet that must not be fragmented and does not fit is answered with the largest size that does; that size
 // passes, and one byte more does not.
-func checkPathMTU(t *testing.T, l *laboratory) {
+func checkPathMTU(t testing.TB, l *laboratory) {
 	for address, headers := range map[string]int{www: 20 + 8, wwwIPv6: 40 + 8} {
 		ping := func(size int) (string, error) {
 			return l.run("acme-host", "ping", "-c", "1", "-W", "5", "-M", "do", "-s", strconv.Itoa(size-headers), address)
@@ -84,7 +84,7 @@ func checkPathMTU(t *testing.T, l *laboratory) {
 	}
 }
 
-func checkUDP(t *testing.T, l *laboratory) {
+func checkUDP(t testing.TB, l *laboratory) {
 	var server net.PacketConn
 	l.inside(t, "www", func() (err error) {
 		server, err = net.ListenPacket("udp", ":5399")
@@ -162,7 +162,7 @@ func TestCaptureDecodes(t *testing.T) {
 }
 
 // capture writes a site's wide-area side to a file until the returned function is called.
-func (l *laboratory) capture(t *testing.T, site, file string) func() {
+func (l *laboratory) capture(t testing.TB, site, file string) func() {
 	t.Helper()
 	out, err := os.Create(file)
 	if err != nil {

@@ -57,7 +57,7 @@ func (r roaming) steps() []struct {
 type forwarderSteps struct{ given, applied chan time.Time }
 
 // watchForwarder follows a site's own buckets. The connection is of a controller, as the Local Switchboard's.
-func (l *laboratory) watchForwarder(t *testing.T, ctx context.Context, site string, holds func(*rules.RuleSet) bool) forwarderSteps {
+func (l *laboratory) watchForwarder(t testing.TB, ctx context.Context, site string, holds func(*rules.RuleSet) bool) forwarderSteps {
 	t.Helper()
 	steps := forwarderSteps{make(chan time.Time, 1), make(chan time.Time, 1)}
 	var connection *bus.Connection
@@ -102,7 +102,7 @@ func (l *laboratory) watchForwarder(t *testing.T, ctx context.Context, site stri
 
 // roam applies the branch's edge and takes the time of each step until a user there has an answer. The first VNF of the
 // chain is at edge-west.
-func (l *laboratory) roam(t *testing.T, server netip.AddrPort) roaming {
+func (l *laboratory) roam(t testing.TB, server netip.AddrPort) roaming {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -155,7 +155,7 @@ func (l *laboratory) roam(t *testing.T, server netip.AddrPort) roaming {
 }
 
 // firstAnswer tells when a machine's first connection to a server is accepted; it tries all the time.
-func (l *laboratory) firstAnswer(t *testing.T, ctx context.Context, machine string, server netip.AddrPort) <-chan time.Time {
+func (l *laboratory) firstAnswer(t testing.TB, ctx context.Context, machine string, server netip.AddrPort) <-chan time.Time {
 	t.Helper()
 	namespace, err := hostnet.OpenNamespace(l.name + "." + machine)
 	if err != nil {
@@ -197,7 +197,7 @@ func TestUserAppearsAtANewEdge(t *testing.T) {
 }
 
 // roams measures several times, and returns the median of each step.
-func (l *laboratory) roams(t *testing.T, times int) roaming {
+func (l *laboratory) roams(t testing.TB, times int) roaming {
 	t.Helper()
 	const port = 5360
 	echoServer(t, l, "www", port)

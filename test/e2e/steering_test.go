@@ -76,7 +76,7 @@ func TestConformity(t *testing.T) {
 }
 
 // checkTracked makes sure that the instances of a VNF together track exactly the flows, each by one, in both directions.
-func (l *laboratory) checkTracked(t *testing.T, vnf string, port uint16, f *flows) map[string]int {
+func (l *laboratory) checkTracked(t testing.TB, vnf string, port uint16, f *flows) map[string]int {
 	t.Helper()
 	left := f.locals()
 	counts := map[string]int{}
@@ -100,14 +100,14 @@ func (l *laboratory) checkTracked(t *testing.T, vnf string, port uint16, f *flow
 
 // checkTrace follows a packet of a chain and makes sure that it meets the VNFs in order, forward, and in the opposite
 // order, reverse.
-func (l *laboratory) checkTrace(t *testing.T, c chainSpec, vnfs []string) {
+func (l *laboratory) checkTrace(t testing.TB, c chainSpec, vnfs []string) {
 	t.Helper()
 	eventually(t, activation, func() error { return l.inOrder(t, c, vnfs) })
 }
 
 // inOrder says which VNF a trace of half a second does not show where it should be. A wrong one fails the test, one that is
 // missing may not have been asked for in time.
-func (l *laboratory) inOrder(t *testing.T, c chainSpec, vnfs []string) error {
+func (l *laboratory) inOrder(t testing.TB, c chainSpec, vnfs []string) error {
 	t.Helper()
 	answer, err := l.client(t).Trace(context.Background(), connect.NewRequest(&api.TraceRequest{Customer: c.customer, Chain: c.name, DurationMs: 500, Limit: 500}))
 	if err != nil {

@@ -73,7 +73,7 @@ func TestTraceSendsAPacket(t *testing.T) {
 }
 
 // listenUDP tells of the ports where datagrams arrive on a machine.
-func listenUDP(t *testing.T, l *laboratory, machine string, ports ...int) <-chan int {
+func listenUDP(t testing.TB, l *laboratory, machine string, ports ...int) <-chan int {
 	t.Helper()
 	heard := make(chan int, 16)
 	for _, port := range ports {
@@ -96,7 +96,7 @@ func listenUDP(t *testing.T, l *laboratory, machine string, ports ...int) <-chan
 }
 
 // inOrder fails the test unless the words stand in a text in that order.
-func inOrder(t *testing.T, text string, words ...string) {
+func inOrder(t testing.TB, text string, words ...string) {
 	t.Helper()
 	rest := text
 	for _, word := range words {

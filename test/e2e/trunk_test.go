@@ -76,7 +76,7 @@ func TestChainsOfOneEdgeDifferByVLAN(t *testing.T) {
 }
 
 // traceFromTrunk sends a packet in at a VLAN of the trunk, until one comes to the egress.
-func (l *laboratory) traceFromTrunk(t *testing.T, vlan, port int) (output string) {
+func (l *laboratory) traceFromTrunk(t testing.TB, vlan, port int) (output string) {
 	t.Helper()
 	eventually(t, activation, func() (err error) { // a busy machine may have no instance for a moment
 		output, err = l.switchboard("trace", "--send", "--customer", "acme", "--from", "office-trunk", "--vlan", strconv.Itoa(vlan), "--protocol", "tcp",

@@ -3,14 +3,12 @@ package e2e
 import (
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -51,34 +49,33 @@ type scaleEvent struct {
 	after func()
 }
 
-// TestScaleFigures measures what connections and packets suffer when a forwarder comes, goes, is killed and is started again, and
-// writes the file that SWITCHBOARD_SCALE_FIGURES names. `make bench-scale` runs it on a machine that does nothing else.
-func TestScaleFigures(t *testing.T) {
-	file := os.Getenv("SWITCHBOARD_SCALE_FIGURES")
-	if file == "" {
-		t.Skip("measures only when SWITCHBOARD_SCALE_FIGURES names a file: make bench-scale")
+// BenchmarkScale measures, once, what connections and packets suffer when a forwarder comes, goes, is killed and is started again.
+// `make bench-scale` records it.
+func BenchmarkScale(b *testing.B) {
+	for b.Loop() {
+		measureScale(b)
 	}
+}
+
+func measureScale(b *testing.B) {
 	const connections, port = 200, 5365
-	repetitions := 3
-	if n, err := strconv.Atoi(os.Getenv("SWITCHBOARD_SCALE_REPETITIONS")); err == nil {
-		repetitions = n
-	}
-	l := ownLaboratory(t, "scalefig", "1\n  spareForwarders: true")
-	echoServer(t, l, "www", port)
-	datagramEcho(t, l, "www", port)
+	const repetitions = 3
+	l := ownLaboratory(b, "scalefig", "1\n  spareForwarders: true")
+	echoServer(b, l, "www", port)
+	datagramEcho(b, l, "www", port)
 	c := chainSpec{name: "measured", customer: "acme", edge: "office-lan", vnfs: []string{"west", "pair"},
 		match: fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], destinationPorts: ["%d"], protocols: [tcp, udp]}`, port)}
-	l.activate(t, c)
+	l.activate(b, c)
 	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
 	result := scaleFigures{Bench: "scale", Commit: commit(), Machine: machine()}
-	l.deploy(t, 2, "[900, 100]")
+	l.deploy(b, 2, "[900, 100]")
 	names := map[string]int{"edge-west": 1, "office": 1}
 	newest := func(site string) string { return fmt.Sprintf("f%d", names[site]) }
 	add := func(site string) func() {
-		return func() { names[site]++; l.scale(t, site, "2") }
+		return func() { names[site]++; l.scale(b, site, "2") }
 	}
 	removeOld := func(site string) func() {
-		return func() { l.scale(t, site, "1", "--remove", fmt.Sprintf("f%d", names[site]-1)) }
+		return func() { l.scale(b, site, "1", "--remove", fmt.Sprintf("f%d", names[site]-1)) }
 	}
 	forwarder := func(site string) string {
 		if names[site] == 1 {
@@ -89,14 +86,14 @@ func TestScaleFigures(t *testing.T) {
 	// end ends a forwarder's process that forwards, and its spare too where that is not to take over.
 	end := func(site string, s syscall.Signal, takesOver bool) func() {
 		return func() {
-			active, spare := l.processesOf(t, forwarder(site))
-			before := l.record(t, active)
+			active, spare := l.processesOf(b, forwarder(site))
+			before := l.record(b, active)
 			if !takesOver {
-				_ = syscall.Kill(l.record(t, spare).PID, syscall.SIGKILL)
+				_ = syscall.Kill(l.record(b, spare).PID, syscall.SIGKILL)
 			}
 			_ = syscall.Kill(before.PID, s)
-			eventually(t, time.Minute, func() error {
-				if l.record(t, active).PID == before.PID {
+			eventually(b, time.Minute, func() error {
+				if l.record(b, active).PID == before.PID {
 					return fmt.Errorf("%s was not started again", active)
 				}
 				return nil
@@ -124,7 +121,7 @@ func TestScaleFigures(t *testing.T) {
 				one = &scaleFigure{Event: e.name}
 				measured[e.name] = one
 			}
-			l.measureEvent(t, e, one, server, connections)
+			l.measureEvent(b, e, one, server, connections)
 		}
 	}
 	for _, e := range events {
@@ -134,18 +131,11 @@ func TestScaleFigures(t *testing.T) {
 		one.MedianGap = sorted[len(sorted)/2]
 		result.Events = append(result.Events, *one)
 	}
-	text, err := json.MarshalIndent(result, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("%s", text)
+	publish(b, result)
 }
 
 // processesOf tells a forwarder's process that forwards from the one that waits for its end.
-func (l *laboratory) processesOf(t *testing.T, forwarder string) (active, spare string) {
+func (l *laboratory) processesOf(t testing.TB, forwarder string) (active, spare string) {
 	t.Helper()
 	both := []string{forwarder, forwarder + ".spare"}
 	eventually(t, time.Minute, func() error {
@@ -176,7 +166,7 @@ func forwards(process int) bool {
 
 // measureEvent lets something happen while connections and a probe run. Weights change before it, so that nobody could make the
 // connections' choices again.
-func (l *laboratory) measureEvent(t *testing.T, e scaleEvent, into *scaleFigure, server netip.AddrPort, connections int) {
+func (l *laboratory) measureEvent(t testing.TB, e scaleEvent, into *scaleFigure, server netip.AddrPort, connections int) {
 	t.Helper()
 	weights := "[900, 100]"
 	if into.Repetitions%2 == 0 {
@@ -209,7 +199,7 @@ func (l *laboratory) measureEvent(t *testing.T, e scaleEvent, into *scaleFigure,
 }
 
 // datagramEcho answers each datagram with itself, in a machine of the laboratory.
-func datagramEcho(t *testing.T, l *laboratory, machine string, port uint16) {
+func datagramEcho(t testing.TB, l *laboratory, machine string, port uint16) {
 	t.Helper()
 	var socket net.PacketConn
 	l.inside(t, machine, func() (err error) {
@@ -243,7 +233,7 @@ type probe struct {
 // probePace is the time between two datagrams.
 const probePace = 2 * time.Millisecond
 
-func startProbe(t *testing.T, l *laboratory, machine string, server netip.AddrPort) *probe {
+func startProbe(t testing.TB, l *laboratory, machine string, server netip.AddrPort) *probe {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &probe{stop: cancel, answered: map[uint64]int{}}
