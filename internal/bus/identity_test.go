@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/switchboard-project/switchboard/internal/needs"
 )
 
 func TestEnrolmentOverTheNetwork(t *testing.T) {
@@ -92,7 +94,7 @@ func TestEnrolSiteKeepsAnIdentity(t *testing.T) {
 }
 
 func TestServerWaitsForItsAddress(t *testing.T) {
-	address := freeAddress(t)
+	address := needs.FreeAddress(t)
 	l := must(net.Listen("tcp", address))(t)
 	time.AfterFunc(300*time.Millisecond, func() { l.Close() })
 	newSite(t, "a", func(c *ServerConfig) { c.LocalListen = address })

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/switchboard-project/switchboard/internal/needs"
 )
 
 // siteProcess is the environment variable that makes the test program a site's process instead: its configuration.
@@ -49,7 +51,7 @@ type process struct {
 func (w *wide) process(name string, peers ...Peer) *process {
 	t := w.t.(*testing.T)
 	p := &process{t: t, config: processConfig{Identity: t.TempDir(), Config: ServerConfig{Site: name, Peers: peers,
-		StoreDirectory: t.TempDir(), LocalListen: freeAddress(t), Listen: freeAddress(t)}}}
+		StoreDirectory: t.TempDir(), LocalListen: needs.FreeAddress(t), Listen: needs.FreeAddress(t)}}}
 	must(w.authority.EnrolSite(name, p.config.Identity))(t)
 	p.start()
 	t.Cleanup(p.kill)

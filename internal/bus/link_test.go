@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/switchboard-project/switchboard/internal/bus/emulated"
+	"github.com/switchboard-project/switchboard/internal/needs"
 )
 
 // wide is several sites of one platform, enrolled with one authority, and a path between each two that are linked.
@@ -25,7 +26,7 @@ func (w *wide) site(name string, peers ...Peer) *testSite {
 	w.t.Helper()
 	s := newSite(w.t, name, func(c *ServerConfig) {
 		c.Identity = must(w.authority.EnrolSite(name, w.t.TempDir()))(w.t)
-		c.Listen = freeAddress(w.t)
+		c.Listen = needs.FreeAddress(w.t)
 		c.Peers = peers
 	})
 	w.sites[name] = s

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/switchboard-project/switchboard/internal/needs"
 )
 
 // rogue is an enrolled site called "evil" that speaks raw NATS to another site's server.
@@ -231,7 +233,7 @@ func TestPeerThatMayNotReadOrCallIsTold(t *testing.T) {
 	ctx, w := testContext(t), newWide(t)
 	b := newSite(t, "b", func(c *ServerConfig) {
 		c.Identity = must(w.authority.EnrolSite("b", t.TempDir()))(t)
-		c.Listen = freeAddress(t)
+		c.Listen = needs.FreeAddress(t)
 		c.Authorise = func(peer string, access Access) error {
 			if access.Service == "secret" || access.Prefix != nil && *access.Prefix == "secret" {
 				return &Error{"not_yours", peer + " may not"}

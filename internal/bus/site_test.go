@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"os"
 	"testing"
 	"time"
+
+	"github.com/switchboard-project/switchboard/internal/needs"
 )
 
 // patience bounds every wait of a test; nothing waits that long unless something is wrong.
@@ -28,21 +28,6 @@ func quiet() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-// freeAddress is a loopback address that nothing listens on at this moment. It is below the ports that the kernel gives to
-// connections, any of which could take it before the server does.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000))
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	t.Fatal("no free port")
-	return ""
-}
-
 // testSite is one site's server with an agent's connection; it can be stopped and started again.
 type testSite struct {
 	t      testing.TB
@@ -53,7 +38,7 @@ type testSite struct {
 func newSite(t testing.TB, name string, change ...func(*ServerConfig)) *testSite {
 	t.Helper()
 	s := &testSite{t: t, config: ServerConfig{
-		Site: name, StoreDirectory: t.TempDir(), LocalListen: freeAddress(t), Logger: quiet(),
+		Site: name, StoreDirectory: t.TempDir(), LocalListen: needs.FreeAddress(t), Logger: quiet(),
 	}}
 	for _, f := range change {
 		f(&s.config)

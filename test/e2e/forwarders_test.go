@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -15,6 +16,7 @@ import (
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
 	"github.com/switchboard-project/switchboard/internal/bus"
+	"github.com/switchboard-project/switchboard/internal/hostnet"
 )
 
 // ownLaboratory brings up a laboratory of the test's own, with so many forwarders at each site that is named, or skips the
@@ -139,16 +141,26 @@ func TestSiblingsLeaveOutAForwarderThatIsAway(t *testing.T) {
 	const port = 5361
 	c := chainSpec{name: "siblings", customer: "acme", edge: "office-lan", vnfs: []string{"pair", "west"},
 		match: fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["%d"]}`, port)}
-	var l *laboratory
-	var away, other string
-	for try := 0; away == ""; try++ { // which forwarder is there first, and gets the instances, is luck
-		if try == 4 {
-			t.Fatal("no laboratory has one instance of pair with west and one without")
+	l := ownLaboratory(t, "away", "{edge-west: 2}")
+	// Where instances are depends on which forwarder was there first. Those that are made when both are there are one at each.
+	eventually(t, activation, func() error {
+		for name, f := range l.forwarders(t, "edge-west") {
+			if !f.Alive {
+				return fmt.Errorf("forwarder %s is not there", name)
+			}
 		}
-		l = ownLaboratory(t, fmt.Sprintf("away%d", try), "{edge-west: 2}")
-		l.activate(t, c)
-		away, other = l.awayOf(t, "pair", "west")
-	}
+		return nil
+	})
+	l.must(t, "delete", "deployment", "pair-west")
+	eventually(t, activation, func() error {
+		if hostnet.NamespaceExists(l.name+".pair-west-1") || hostnet.NamespaceExists(l.name+".pair-west-2") {
+			return errors.New("the instances are still there")
+		}
+		return nil
+	})
+	l.apply(t, pairDeployment(2, "[]"))
+	l.activate(t, c)
+	away, other := l.awayOf(t, "pair", "west")
 	echoServer(t, l, "www", port)
 	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
 	eventually(t, time.Minute, func() error {
@@ -220,8 +232,7 @@ func (l *laboratory) awayOf(t testing.TB, vnf, without string) (process, other s
 		}
 	}
 	if process == "" || other == "" {
-		t.Logf("instances are at %v, want one of %s with %s and one without", at, vnf, without)
-		return "", ""
+		t.Fatalf("instances are at %v, want one of %s with %s and one without", at, vnf, without)
 	}
 	return process, other
 }

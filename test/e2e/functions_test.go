@@ -36,7 +36,7 @@ func TestFirewallRulesDecide(t *testing.T) {
 			l.activate(t, c)
 			eventually(t, activation, func() error { // counters begin anew where a chain of a test before leaves the instance
 				if err := passes(allowed); err != nil {
-					t.Fatalf("what the rules allow does not pass: %v", err)
+					return fmt.Errorf("what the rules allow does not pass: %w", err)
 				}
 				if passes(forbidden) == nil {
 					t.Fatal("what the rules drop passes")
@@ -121,7 +121,7 @@ func TestForwardersGoOnWithoutControlPlane(t *testing.T) {
 	f := startFlows(t, l, "acme-host", server, connections)
 	time.Sleep(500 * time.Millisecond)
 	f.longest()
-	carrying := l.onTheWay()
+	carrying := l.running(onTheWay...)
 	resume := l.pause(t, slices.DeleteFunc(l.processes(t), func(process string) bool { _, carries := carrying[process]; return carries })...)
 	begun := time.Now()
 	before := f.answers()

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,7 +18,7 @@ import (
 
 // TestLabelAwareFunctionsAreVisitedWithTheirContext: a program of the operator, one instance with one interface for every chain, marks each
 // chain's packets as its option asks, by the labels or by the network service header before them; in both directions, behind another
-// function. One that is killed is missed, and started again.
+// function. One that is killed is missed, and started again; one that hangs is missed.
 func TestLabelAwareFunctionsAreVisitedWithTheirContext(t *testing.T) {
 	l := useLaboratory(t)
 	for index, context := range []string{"mpls", "nsh"} {
@@ -39,35 +41,59 @@ func TestLabelAwareFunctionsAreVisitedWithTheirContext(t *testing.T) {
 				if err := f.end(); err != nil {
 					t.Error(err)
 				}
-				for side, seen := range map[string]map[uint8]int{"server": servers.marks(port, false), "client": clients.marks(port, true)} {
-					if seen[dscp] < 50 || len(seen) != 1 {
-						t.Errorf("chain %s: the %s got packets with code points %v, want %d only", c.name, side, seen, dscp)
+				eventually(t, patience, func() error { // what was heard is read a little later
+					for side, seen := range map[string]map[uint8]int{"server": servers.marks(port, false), "client": clients.marks(port, true)} {
+						if seen[dscp] < 50 || len(seen) != 1 {
+							return fmt.Errorf("chain %s: the %s got packets with code points %v, want %d only", c.name, side, seen, dscp)
+						}
 					}
-				}
+					return nil
+				})
 			}
-			l.killProgram(t, marker+"-1")
-			if reason := l.reasonOf(marker+"-1", time.Now().Add(patience)); !strings.Contains(reason, "dscp ended: ") {
-				t.Errorf("the reason is %q", reason)
+			reason := l.reasonOf(t, marker+"-1")
+			l.signalPrograms(t, marker+"-1", syscall.SIGKILL)
+			if why := reason(); !strings.Contains(why, "dscp ended: ") {
+				t.Errorf("the reason is %q", why)
 			}
+			eventually(t, activation, func() error { return l.settled(t, chains[0]) })
+			reason = l.reasonOf(t, marker+"-1")
+			l.signalPrograms(t, marker+"-1", syscall.SIGSTOP) // it hangs
+			if why := reason(); !strings.Contains(why, "does not give them back") {
+				t.Errorf("the reason is %q", why)
+			}
+			l.signalPrograms(t, marker+"-1", syscall.SIGCONT)
 			eventually(t, activation, func() error { return l.settled(t, chains[0]) })
 			l.openAndClose(t, "acme-host", netip.AddrPortFrom(netip.MustParseAddr(www), uint16(5420+2*index)), 5)
 		})
 	}
 }
 
-// killProgram kills what an instance runs.
-func (l *laboratory) killProgram(t testing.TB, machine string) {
+// programsOf are the processes that an instance runs.
+func (l *laboratory) programsOf(t testing.TB, machine string) (found []int) {
 	t.Helper()
-	output := l.mustRun(t, machine, "ip", "netns", "pids", l.name+"."+machine)
-	killed := 0
-	for _, word := range strings.Fields(output) {
-		pid, err := strconv.Atoi(word)
-		if err == nil && syscall.Kill(pid, syscall.SIGKILL) == nil {
-			killed++
+	output, err := exec.Command("ip", "netns", "pids", l.name+"."+machine).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	for _, word := range strings.Fields(string(output)) {
+		// A thread of the tests may be there for a moment.
+		if pid, err := strconv.Atoi(word); err == nil && pid != os.Getpid() {
+			found = append(found, pid)
 		}
 	}
-	if killed == 0 {
-		t.Fatalf("%s runs nothing: %q", machine, output)
+	if len(found) == 0 {
+		t.Fatalf("%s runs nothing", machine)
+	}
+	return found
+}
+
+// signalPrograms sends what an instance runs a signal.
+func (l *laboratory) signalPrograms(t testing.TB, machine string, s syscall.Signal) {
+	t.Helper()
+	for _, pid := range l.programsOf(t, machine) {
+		if err := syscall.Kill(pid, s); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

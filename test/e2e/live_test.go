@@ -122,7 +122,7 @@ func (l *laboratory) deploy(t testing.TB, instances int, weights string) {
 // sharesAre opens many connections and says where they did not go as they should; rules follow weights a little later.
 func (l *laboratory) sharesAre(t testing.TB, server netip.AddrPort, shares []float64) error {
 	t.Helper()
-	// Four standard deviations of a half of 1 000.
+	// Four standard deviations of a half of 1 000; who asks asks again where it is missed.
 	const attempts, tolerance = 1000, 0.064
 	ports := l.openAndClose(t, "acme-host", server, attempts)
 	for index, share := range shares {

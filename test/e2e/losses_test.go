@@ -26,7 +26,7 @@ func (l *laboratory) losses(t testing.TB) losses {
 			}
 		}
 	}
-	for name, process := range l.onTheWay() {
+	for name, process := range l.running(onTheWay...) {
 		for _, waited := range process.delays() {
 			found[name+" waited for a processor, ms"] += uint64(waited.Milliseconds())
 		}

@@ -17,15 +17,15 @@ import (
 )
 
 // busyMachine measures what the machine that the tests run on adds to waits: how late this process is woken, how long a
-// connection waits that crosses the underlay and no forwarder, and for how much of a moment a process on the packets' way was ready
-// to run and had no processor.
+// connection waits that crosses the underlay and no forwarder, and for how long the processes on the packets' way, one after the
+// other, were ready to run and had no processor.
 type busyMachine struct {
 	lab *laboratory
 	// late, answered and starved are the longest so far, shortest is of a whole life; all in nanoseconds.
 	late, answered, starved, shortest atomic.Int64
 }
 
-// moment is over how long starving is summed: longer than any wait that a test allows.
+// moment is how often starving is looked at. It is summed over two of them: longer than any wait that a test allows.
 const moment = 250 * time.Millisecond
 
 // watchMachine measures until the context ends.
@@ -51,21 +51,15 @@ func (b *busyMachine) restart() {
 	b.starved.Store(0)
 }
 
-// watchStarving notes how long, of each moment, a thread on the packets' way waited for a processor.
+// watchStarving notes how long the threads on the packets' way waited for a processor within two moments.
 func (b *busyMachine) watchStarving(ctx context.Context) {
-	before := map[int]time.Duration{}
+	last := b.lab.waiting(onTheWay...)
+	before := last
 	for ctx.Err() == nil {
-		now := map[int]time.Duration{}
-		for _, process := range b.lab.onTheWay() {
-			for thread, waited := range process.delays() {
-				now[thread] = waited
-				if earlier, known := before[thread]; known {
-					b.starved.Store(max(b.starved.Load(), int64(waited-earlier)))
-				}
-			}
-		}
-		before = now
 		time.Sleep(moment)
+		now := b.lab.waiting(onTheWay...)
+		b.starved.Store(max(b.starved.Load(), int64(now.since(before))))
+		before, last = last, now
 	}
 }
 
@@ -127,10 +121,13 @@ func (b *busyMachine) watchReference(ctx context.Context, t testing.TB) {
 // dcControl is where the data centre's control plane is reached over the underlay.
 const dcControl = "198.18.1.4"
 
-// onTheWay are the processes that packets pass, by name. One that is just being replaced may be missing.
-func (l *laboratory) onTheWay() map[string]runRecord {
+// onTheWay are the names of the processes that packets pass, as patterns.
+var onTheWay = []string{"underlay", "forwarder-*"}
+
+// running are the processes of some names, given as patterns. One that is just being replaced may be missing.
+func (l *laboratory) running(patterns ...string) map[string]runRecord {
 	found := map[string]runRecord{}
-	for _, pattern := range []string{"underlay", "forwarder-*"} {
+	for _, pattern := range patterns {
 		files, _ := filepath.Glob(filepath.Join(l.root, l.name, "run", pattern+".json"))
 		for _, file := range files {
 			var record runRecord
@@ -140,6 +137,32 @@ func (l *laboratory) onTheWay() map[string]runRecord {
 		}
 	}
 	return found
+}
+
+// waiting is how long threads have been ready to run without a processor, by process and thread.
+type waiting map[string]map[int]time.Duration
+
+func (l *laboratory) waiting(patterns ...string) waiting {
+	w := waiting{}
+	for name, process := range l.running(patterns...) {
+		w[name] = process.delays()
+	}
+	return w
+}
+
+// since is how long work waited that passes every process in turn: of each the thread counts that waited longest.
+func (w waiting) since(before waiting) time.Duration {
+	var sum time.Duration
+	for process, threads := range w {
+		var longest time.Duration
+		for thread, waited := range threads {
+			if earlier, known := before[process][thread]; known {
+				longest = max(longest, waited-earlier)
+			}
+		}
+		sum += longest
+	}
+	return sum
 }
 
 // delays are how long each thread of a process has been ready to run and had no processor (proc(5), schedstat).
@@ -160,7 +183,7 @@ func (r runRecord) delays() map[int]time.Duration {
 }
 
 // attempts is how often something is tried that must be quick: a busy machine makes it slower and never quicker.
-const attempts = 4
+const attempts = 8
 
 // once makes sure that one of several attempts finds nothing wrong. An attempt begins where the one before left off.
 func once(t testing.TB, attempt func() error) {
