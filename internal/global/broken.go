@@ -25,7 +25,7 @@ func (g *Global) broken(key chain.Key) string {
 		if !exists {
 			return fmt.Sprintf("VNF %s is no longer deployed at site %s", at.Vnf, at.Site)
 		}
-		if why := g.outages.down[at]; why != "" {
+		if why := g.outages.whyDown(key, at); why != "" {
 			return fmt.Sprintf("VNF %s at site %s: %s", at.Vnf, at.Site, why)
 		}
 		if g.crowdedOut(key, at, capacity) {

@@ -17,7 +17,7 @@ import (
 const (
 	resourcePrefix    = "resource"    // resource.<kind>.<customer or ->.<name>: api.Resource
 	statePrefix       = "state"       // state.<customer>.<chain>: ChainState
-	labelPrefix       = "label"       // label.<number>: who holds it
+	labelPrefix       = "label"       // label.<number>: who holds it, and for which VNFs
 	transactionPrefix = "transaction" // transaction.<id>: TransactionRecord
 	journalKey        = "apply"       // ApplyJournal, while an apply is being stored
 	seedKey           = "selection-seed"

@@ -128,6 +128,8 @@ type Global struct {
 	outages outages
 	moves   map[chain.Key]*plannedMove
 	labels  labels
+	// spares are labels that chains held when the process ended, for their workers.
+	spares  map[chain.Key]spareLabel
 	workers map[chain.Key]*worker
 	measure map[chain.Key]*measured
 
@@ -148,7 +150,7 @@ func Open(ctx context.Context, config Config) (*Global, error) {
 		changes: newBroadcast(), outages: newOutages(),
 		world: chain.World{}, messages: map[chain.Key]*api.Resource{}, states: map[chain.Key]*control.ChainState{},
 		records: map[chain.Key]*control.ChainRecord{}, planned: map[chain.Key]map[chain.Placement]chain.Load{},
-		labels: newLabels(), workers: map[chain.Key]*worker{}, measure: map[chain.Key]*measured{},
+		labels: newLabels(), spares: map[chain.Key]spareLabel{}, workers: map[chain.Key]*worker{}, measure: map[chain.Key]*measured{},
 	}
 	g.start = func(*worker) {}
 	g.observed = newObserved(g)

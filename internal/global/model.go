@@ -21,6 +21,8 @@ type problem struct {
 	world  chain.World
 	// down are deployments that no new routes may use, and why; resting those that are used where nothing else has room.
 	down, resting map[chain.Placement]string
+	// own are those of down that other chains may use.
+	own map[chain.Placement]string
 	// limits are what participants said is available for this chain.
 	limits map[chain.Placement]chain.Load
 	// planned are loads of other chains' plans beyond what those chains hold.
@@ -53,7 +55,8 @@ func (g *Global) problem(key chain.Key, demand chain.Demand, limits map[chain.Pl
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p := &problem{g: g, key: key, demand: demand, world: maps.Clone(g.world), down: maps.Clone(g.outages.down),
-		resting: maps.Clone(g.outages.resting), limits: limits, planned: map[chain.Placement]chain.Load{}}
+		resting: maps.Clone(g.outages.resting), own: g.outages.downFor[key], limits: limits, planned: map[chain.Placement]chain.Load{}}
+	maps.Copy(p.down, p.own)
 	p.spec, _ = p.world[key].Spec.(chain.ChainSpec)
 	for other, loads := range g.planned {
 		if other == key {
@@ -218,8 +221,10 @@ func (p *problem) request() routeRequest {
 	if limits == nil {
 		limits = map[chain.Placement]chain.Load{}
 	}
-	for at := range p.resting {
-		limits[at] = 0
+	for _, unused := range []map[chain.Placement]string{p.resting, p.own} {
+		for at := range unused {
+			limits[at] = 0
+		}
 	}
 	r.Limits, r.Planned = list(limits), list(p.planned)
 	return r

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
@@ -42,13 +43,15 @@ type outages struct {
 	// away are sites, down the deployments at them and those without a healthy instance.
 	away map[chain.SiteName]string
 	down map[chain.Placement]string
+	// downFor are deployments that work, but not for some chain.
+	downFor map[chain.Key]map[chain.Placement]string
 	// resting are sites and deployments that work again, but not for long: used where nothing else has room.
 	restingSites map[chain.SiteName]string
 	resting      map[chain.Placement]string
 }
 
 func newOutages() outages {
-	return outages{away: map[chain.SiteName]string{}, down: map[chain.Placement]string{},
+	return outages{away: map[chain.SiteName]string{}, down: map[chain.Placement]string{}, downFor: map[chain.Key]map[chain.Placement]string{},
 		restingSites: map[chain.SiteName]string{}, resting: map[chain.Placement]string{}}
 }
 
@@ -61,10 +64,19 @@ func (o outages) withoutAway(ends []end) []end {
 	return there
 }
 
-// subject is what may fail: a site or a deployment, in one way.
+// whyDown says why a chain must not use a deployment, "" where it may.
+func (o outages) whyDown(key chain.Key, at chain.Placement) string {
+	if why := o.down[at]; why != "" {
+		return why
+	}
+	return o.downFor[key][at]
+}
+
+// subject is what may fail: a site or a deployment, in one way. A deployment may fail for one chain alone, which is then named.
 type subject struct {
 	key chain.Key
 	way string
+	of  chain.Key
 }
 
 // The ways to fail.
@@ -165,7 +177,30 @@ func (p OutagePolicy) limit(way string, well bool) time.Duration {
 // symptoms lists what does not work now.
 func (g *Global) symptoms() map[subject]string {
 	found := map[subject]string{}
+	g.instanceSymptoms(found)
+	working := map[chain.SiteName]bool{}
+	each(g.observed, func(at chain.SiteName, _ string, f *control.ForwarderRecord) { working[at] = working[at] || f.Alive })
+	for site, works := range working {
+		if !works {
+			found[subject{key: chain.Key{Kind: chain.KindSite, Name: string(site)}, way: wayForwarders}] = "its forwarders are away"
+		}
+	}
+	g.mu.Lock()
+	sites := g.world.Keys(chain.KindSite)
+	g.mu.Unlock()
+	for _, key := range sites {
+		if !g.observed.reachable(key.Name) {
+			found[subject{key: key, way: wayLink}] = "it cannot be reached"
+		}
+	}
+	return found
+}
+
+// instanceSymptoms adds deployments none of whose instances works, or works for a chain.
+func (g *Global) instanceSymptoms(found map[subject]string) {
 	dead, alive, why := map[string]int{}, map[string]int{}, map[string]string{}
+	type lost struct{ deployment, chain string }
+	failed, whyFailed := map[lost]int{}, map[lost]string{}
 	each(g.observed, func(_ chain.SiteName, _ string, i *control.InstanceRecord) {
 		switch i.GetObserved().GetState() {
 		case api.VnfInstanceState_VNF_INSTANCE_STATE_DEAD:
@@ -174,30 +209,24 @@ func (g *Global) symptoms() map[subject]string {
 		case api.VnfInstanceState_VNF_INSTANCE_STATE_DRAINING:
 		default:
 			alive[i.Deployment]++
+			for _, name := range i.GetObserved().GetFailedChains() {
+				failed[lost{i.Deployment, name}]++
+				whyFailed[lost{i.Deployment, name}] = i.GetObserved().GetReason()
+			}
 		}
 	})
-	for deployment, n := range dead {
-		if alive[deployment] == 0 {
-			found[subject{chain.Key{Kind: chain.KindDeployment, Name: deployment}, wayInstances}] =
-				fmt.Sprintf("none of its instances works (%d dead; %s)", n, why[deployment])
+	deployment := func(name string) chain.Key { return chain.Key{Kind: chain.KindDeployment, Name: name} }
+	for name, n := range dead {
+		if alive[name] == 0 {
+			found[subject{key: deployment(name), way: wayInstances}] = fmt.Sprintf("none of its instances works (%d dead; %s)", n, why[name])
 		}
 	}
-	working := map[chain.SiteName]bool{}
-	each(g.observed, func(at chain.SiteName, _ string, f *control.ForwarderRecord) { working[at] = working[at] || f.Alive })
-	for site, works := range working {
-		if !works {
-			found[subject{chain.Key{Kind: chain.KindSite, Name: string(site)}, wayForwarders}] = "its forwarders are away"
+	for l, n := range failed {
+		if customer, name, ok := strings.Cut(l.chain, "/"); ok && n == alive[l.deployment] {
+			found[subject{deployment(l.deployment), wayInstances, chainKey(customer, name)}] =
+				fmt.Sprintf("none of its instances works for the chain (%s)", whyFailed[l])
 		}
 	}
-	g.mu.Lock()
-	sites := g.world.Keys(chain.KindSite)
-	g.mu.Unlock()
-	for _, key := range sites {
-		if !g.observed.reachable(key.Name) {
-			found[subject{key, wayLink}] = "it cannot be reached"
-		}
-	}
-	return found
 }
 
 // tellOutages makes known what is out now, and has every chain look whether it is concerned.
@@ -212,10 +241,18 @@ func (g *Global) tellOutages(ailments map[subject]*ailment) {
 		if a.well {
 			sites, placements = now.restingSites, now.resting
 		}
-		if s.key.Kind == chain.KindSite {
+		d, deployed := g.world[s.key].Spec.(chain.DeploymentSpec)
+		at := chain.Placement{Vnf: d.Vnf, Site: d.Site}
+		switch {
+		case s.key.Kind == chain.KindSite:
 			sites[chain.SiteName(s.key.Name)] = a.text
-		} else if d, ok := g.world[s.key].Spec.(chain.DeploymentSpec); ok {
-			placements[chain.Placement{Vnf: d.Vnf, Site: d.Site}] = a.text
+		case deployed && s.of == chain.Key{}:
+			placements[at] = a.text
+		case deployed && !a.well:
+			if now.downFor[s.of] == nil {
+				now.downFor[s.of] = map[chain.Placement]string{}
+			}
+			now.downFor[s.of][at] = a.text
 		}
 	}
 	for _, key := range g.world.Keys(chain.KindDeployment) {

@@ -93,6 +93,37 @@ func TestADeploymentWithoutAWorkingInstanceLosesItsRoutes(t *testing.T) {
 	}
 }
 
+// A deployment whose instances all fail one chain loses the routes of that chain alone, and may be used for it again when one is well.
+func TestADeploymentThatFailsOneChainLosesItsRoutes(t *testing.T) {
+	p, used, other := outagePlatform(t)
+	fails := func(name string, chains ...string) {
+		t.Helper()
+		record := &control.InstanceRecord{Site: used.name, Vnf: "firewall", Instance: name, Deployment: "firewall-" + used.name,
+			Observed: &api.VnfInstance{State: healthy, FailedChains: chains, Reason: "a place is out of use"}}
+		if err := put(testContext(t), used.connection.Published(), bus.Key("instance", "firewall", name), record); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fails(used.name+"-1", "acme/web")
+	fails(used.name+"-2", "acme/another")
+	time.Sleep(2 * time.Second) // longer than instances may be dead
+	if !p.servedBy(used.name) {
+		t.Fatal("one of two instances fails the chain, and the routes have moved")
+	}
+	fails(used.name+"-2", "acme/web")
+	p.await("the other site serves the chain", func() bool { return p.servedBy(other.name) })
+	if !p.said("Replanning", "none of its instances works for the chain (a place is out of use)") {
+		t.Error("no event says why")
+	}
+	if p.said("DeploymentDown", used.name) {
+		t.Error("the deployment counts as down for every chain")
+	}
+	other.instance(other.name+"-1", dead, "probe")
+	other.instance(other.name+"-2", dead, "probe")
+	fails(used.name + "-1")
+	p.await("the first site serves the chain again", func() bool { return p.servedBy(used.name) })
+}
+
 func TestWhatFlapsIsNotUsed(t *testing.T) {
 	p, used, other := outagePlatform(t)
 	used.instance(used.name+"-1", dead, "probe")

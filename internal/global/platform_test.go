@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -56,21 +54,6 @@ type fakeSite struct {
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-// freeAddress is one that nobody listens at. It is below the ports that the kernel gives to connections, any of which
-// could take it before the server does.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000))
-		if l, err := net.Listen("tcp", address); err == nil {
-			l.Close()
-			return address
-		}
-	}
-	t.Fatal("no free port")
-	return ""
-}
-
 // newPlatform starts linked sites; the first runs the Global Switchboard.
 func newPlatform(t testing.TB, names ...string) *platform {
 	t.Helper()
@@ -87,7 +70,7 @@ func newPlatform(t testing.TB, names ...string) *platform {
 	}
 	addresses := map[string]string{}
 	for _, name := range names {
-		addresses[name] = freeAddress(t)
+		addresses[name] = needs.FreeAddress(t)
 	}
 	for i, name := range names {
 		config := bus.ServerConfig{Site: name, StoreDirectory: t.TempDir(), Listen: addresses[name], LocalListen: "127.0.0.1:0", Logger: quiet()}

@@ -88,6 +88,69 @@ func TestRejectedChainIsTriedAgainQuietly(t *testing.T) {
 	p.await("no spare label is left", func() bool { return len(p.keys(labelPrefix)) == len(labels) })
 }
 
+// A restart takes nothing from a chain that is rejected: its label stays reserved, no other chain gets it, and the attempt that
+// succeeds takes it.
+func TestRejectedChainKeepsItsLabelOverARestart(t *testing.T) {
+	p := newPlatform(t, "hq", "office", "west")
+	p.config.RetryInterval = 100 * time.Millisecond
+	for _, s := range p.sites {
+		s.followChains()
+	}
+	p.hq.participate("edge", nil)
+	p.hq.participate("vnf.firewall", nil)
+	p.sites["office"].refuse("acme", "web", "no")
+	p.startGlobal()
+	p.apply(topology)
+	p.apply(webChain)
+	p.awaitPhase("acme", "web", rejected)
+	held := p.g.heldLabel(chainNamed("web"))
+	p.stop()
+	p.startGlobal()
+	if now := p.g.heldLabel(chainNamed("web")); now != held || held == 0 {
+		t.Fatalf("the chain held label %d, and %d after a restart", held, now)
+	}
+	p.apply(strings.Replace(webChain, "name: web", "name: other", 1))
+	p.awaitPhase("acme", "other", active)
+	if label := p.record("acme", "other").Versions[0].ChainLabel; chain.Label(label) == held {
+		t.Errorf("another chain got label %d", label)
+	}
+	p.remove("acme", "other") // its match is that of the chain web
+	p.sites["office"].connection.Unserve("edge")
+	p.sites["office"].participate("edge", nil)
+	p.awaitPhase("acme", "web", active)
+	if label := p.record("acme", "web").Versions[0].ChainLabel; chain.Label(label) != held {
+		t.Errorf("label %d, the attempts before had %d", label, held)
+	}
+}
+
+// A label that was released rests over a restart too: packets of its old holder may still be under way.
+func TestReleasedLabelRestsOverARestart(t *testing.T) {
+	p := standard(t)
+	p.apply(webChain)
+	p.awaitPhase("acme", "web", active)
+	first := p.record("acme", "web").Versions[0].ChainLabel
+	p.remove("acme", "web")
+	for restart := range uint32(2) {
+		p.stop()
+		p.startGlobal()
+		p.apply(webChain)
+		p.awaitPhase("acme", "web", active)
+		if label, want := p.record("acme", "web").Versions[0].ChainLabel, first+2*(restart+1); label != want {
+			t.Errorf("after a restart the label is %d, want %d: %d was just released", label, want, want-2)
+		}
+		p.remove("acme", "web")
+	}
+}
+
+// remove deletes a chain and waits until it is gone.
+func (p *platform) remove(customer, name string) {
+	p.t.Helper()
+	if err := p.g.Delete(testContext(p.t), chainKey(customer, name)); err != nil {
+		p.t.Fatal(err)
+	}
+	p.await("the chain is gone", func() bool { return p.chain(customer, name) == nil })
+}
+
 // The apply that made a chain is no reason to try it again when it was rejected.
 func TestRejectedChainIsNotTriedTwiceForOneApply(t *testing.T) {
 	p := newPlatform(t, "hq", "office", "west")

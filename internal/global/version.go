@@ -61,7 +61,7 @@ func (w *worker) versionLabel(ctx context.Context, uses []chain.Use) (chain.Labe
 		}
 		w.spare = spareLabel{}
 	}
-	return w.g.takeChainLabel(ctx, w.key)
+	return w.g.takeChainLabel(ctx, w.key, uses)
 }
 
 // nshNumbers numbers the egress sites; those that have a number keep it.

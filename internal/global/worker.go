@@ -32,7 +32,7 @@ type worker struct {
 	checked uint64
 	// said is the last problem told as an event.
 	said string
-	// spare is the label of a version that was refused; the next attempt at that version takes it.
+	// spare is the label of a version that was refused; the next attempt at that version takes it, also after a restart.
 	spare spareLabel
 	// quiet is, for versions of a chain that is deleted, since when they carry no packets.
 	quiet map[uint32]stillness
@@ -44,8 +44,11 @@ type spareLabel struct {
 	uses  []chain.Use
 }
 
+// newWorker makes a chain's worker. g.mu is held.
 func newWorker(g *Global, key chain.Key) *worker {
-	return &worker{g: g, key: key, wake: make(chan struct{}, 1), quiet: map[uint32]stillness{}}
+	w := &worker{g: g, key: key, wake: make(chan struct{}, 1), quiet: map[uint32]stillness{}, spare: g.spares[key]}
+	delete(g.spares, key)
+	return w
 }
 
 // kick makes the worker look again.

@@ -1,8 +1,10 @@
 package hostnet
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/cilium/ebpf/asm"
@@ -25,16 +27,21 @@ const (
 )
 
 // EnsureProbes lets a Prober put packets into a namespace as if an interface had received them, and takes those that come
-// out of any of the links given back to it: they never leave the namespace. Both are traffic-control programs.
-func (n *Namespace) EnsureProbes(links ...string) error {
+// out of any of the links given back to it: they never leave the namespace. Those are packets with the ProbeMark, or, where the
+// address is not nil, those for that Ethernet address: what a program sends itself bears no mark. Both are traffic-control programs.
+func (n *Namespace) EnsureProbes(address net.HardwareAddr, links ...string) error {
 	if err := n.SetUp("lo"); err != nil {
 		return err
 	}
 	if err := n.ensureEgressProgram("lo", enterProgram()); err != nil {
 		return fmt.Errorf("probes into %s: %w", n.Name, err)
 	}
+	leave := leaveProgram()
+	if address != nil {
+		leave = returnProgram(address)
+	}
 	for _, link := range links {
-		if err := n.ensureEgressProgram(link, leaveProgram()); err != nil {
+		if err := n.ensureEgressProgram(link, leave); err != nil {
 			return fmt.Errorf("probes out of %s in %s: %w", link, n.Name, err)
 		}
 	}
@@ -78,6 +85,23 @@ func leaveProgram() asm.Instructions {
 	return asm.Instructions{
 		asm.LoadMem(asm.R2, asm.R1, markOffset, asm.Word),
 		asm.JNE.Imm(asm.R2, ProbeMark, "other"),
+		asm.Mov.Imm(asm.R1, loopbackIndex),
+		asm.Mov.Imm(asm.R2, redirectIn),
+		asm.FnRedirect.Call(),
+		asm.Return(),
+		asm.Mov.Imm(asm.R0, 0).WithSymbol("other"),
+		asm.Return(),
+	}
+}
+
+// returnProgram hands what is sent to an Ethernet address to the loopback interface, where a Prober reads it.
+func returnProgram(address net.HardwareAddr) asm.Instructions {
+	return asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1), // where the two loads from the frame expect the packet
+		asm.LoadAbs(0, asm.Word),
+		asm.JNE.Imm(asm.R0, int32(binary.BigEndian.Uint32(address)), "other"),
+		asm.LoadAbs(4, asm.Half),
+		asm.JNE.Imm(asm.R0, int32(binary.BigEndian.Uint16(address[4:])), "other"),
 		asm.Mov.Imm(asm.R1, loopbackIndex),
 		asm.Mov.Imm(asm.R2, redirectIn),
 		asm.FnRedirect.Call(),

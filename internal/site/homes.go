@@ -45,6 +45,8 @@ type home struct {
 type visitor struct {
 	role  Role
 	since time.Time
+	// told is what was logged of a port that it cannot open.
+	told string
 }
 
 func newHome(forwarder string) *home {

@@ -1,9 +1,11 @@
 package site
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -271,8 +273,11 @@ func TestInstancesSpreadOverForwarders(t *testing.T) {
 	}
 }
 
+// A thing whose new home cannot open its port stays where it is; the log says so once.
 func TestAForwarderWithoutOpenPortsGetsNothing(t *testing.T) {
 	s := testSwitchboard("f1", "f2")
+	var log bytes.Buffer
+	s.log = slog.New(slog.NewTextHandler(&log, nil))
 	s.live("f1", "f2")
 	s.state.homes[Thing{Interface: "lan0"}] = newHome("f2")
 	s.results.rules["f1"].Ports = []*rules.Port{{Name: "lan0"}}
@@ -282,6 +287,9 @@ func TestAForwarderWithoutOpenPortsGetsNothing(t *testing.T) {
 	}
 	if at := s.state.homes.at(Thing{Interface: "lan0"}); at != "f2" {
 		t.Errorf("the edge is at %s, which cannot open its port", at)
+	}
+	if told := log.String(); strings.Count(told, "cannot open a port") != 1 || !strings.Contains(told, "to=f1 port=lan0 error=busy") {
+		t.Errorf("the log says %q", told)
 	}
 	s.state.statuses["f1"].Ports[0].Error = ""
 	s.settleAll(t)

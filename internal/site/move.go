@@ -90,7 +90,11 @@ func (s *Switchboard) approach(ctx context.Context, t Thing, at *home, to string
 		at.visitors[to] = &visitor{role: Preparing, since: time.Now()}
 		return true
 	}
-	if !s.hasOpened(to, t) || time.Since(at.visitors[to].since) < preparingTime {
+	if !s.hasOpened(to, t) {
+		s.tellUnopened(to, t, at.visitors[to])
+		return false
+	}
+	if time.Since(at.visitors[to].since) < preparingTime {
 		return false
 	}
 	if !s.handedOver(ctx, route{at.forwarder, to}, at.visitors[to].since) {
@@ -130,6 +134,12 @@ func (s *Switchboard) hasOpened(forwarder string, t Thing) bool {
 	if !s.follows(forwarder) {
 		return false
 	}
+	port, _ := s.unopened(forwarder, t)
+	return port == ""
+}
+
+// unopened is a port of a thing that a forwarder has in its rules and not open, with what it says of it; "" where there is none.
+func (s *Switchboard) unopened(forwarder string, t Thing) (port, why string) {
 	want := []string{t.Interface}
 	if t.Instance != "" {
 		want = nil
@@ -143,14 +153,32 @@ func (s *Switchboard) hasOpened(forwarder string, t Thing) bool {
 		return slices.ContainsFunc(s.results.rules[forwarder].Ports, func(p *rules.Port) bool { return p.Name == name })
 	}
 	for _, name := range want {
-		open := slices.ContainsFunc(s.state.statuses[forwarder].GetPorts(), func(p *rules.PortStatus) bool {
-			return p.Name == name && p.Error == ""
-		})
-		if listed(name) && !open {
-			return false
+		if !listed(name) {
+			continue
+		}
+		ports := s.state.statuses[forwarder].GetPorts()
+		at := slices.IndexFunc(ports, func(p *rules.PortStatus) bool { return p.Name == name })
+		switch {
+		case at < 0:
+			return name, ""
+		case ports[at].Error != "":
+			return name, ports[at].Error
 		}
 	}
-	return true
+	return "", ""
+}
+
+// tellUnopened logs, once for each reason, which port the new home of a thing cannot open: the thing stays where it is.
+func (s *Switchboard) tellUnopened(forwarder string, t Thing, v *visitor) {
+	if !s.follows(forwarder) {
+		return
+	}
+	port, why := s.unopened(forwarder, t)
+	if why == "" || v.told == port+why {
+		return
+	}
+	v.told = port + why
+	s.log.Warn("a forwarder cannot open a port: what has it does not move there", "what", t, "to", forwarder, "port", port, "error", why)
 }
 
 // handedOver reports whether all flow entries of a forwarder went to another since a moment, and sees to it that they do. Where

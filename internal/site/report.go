@@ -251,7 +251,8 @@ func (s *Switchboard) flowsByLabel() map[uint32]uint64 {
 func (s *Switchboard) instanceRecords(records map[string]proto.Message) {
 	for _, in := range s.state.observed.Instances {
 		observed := &api.VnfInstance{Vnf: in.VNF, Site: s.config.Site, Deployment: in.Deployment, Weight: in.Weight, State: in.State,
-			Reason: in.Reason, Namespace: in.Namespace, Chains: in.Chains, Since: timestamppb.New(in.Since)}
+			Reason: in.Reason, Namespace: in.Namespace, Chains: in.Chains, FailedChains: in.Failed,
+			Since: timestamppb.New(in.Since)}
 		status := s.state.statuses[in.Forwarder]
 		for _, a := range s.state.observed.Attachments {
 			if a.Instance == in.Name {

@@ -68,8 +68,8 @@ type Status struct {
 	State  api.VnfInstanceState
 	Reason string
 	Since  time.Time
-	// Chains are "<customer>/<chain>" of those that it serves.
-	Chains []string
+	// Chains are "<customer>/<chain>" of those that it serves, Failed those of which a place is out of use though the instance works.
+	Chains, Failed []string
 }
 
 // Observed is what there is.
@@ -296,6 +296,13 @@ func (o *Observed) add(in *instance, r *records, placements []Placement) {
 			o.Problems[p.ChainLabel] = why
 		}
 	}
+	if in.state != stateDead {
+		for _, one := range in.placesIll(r) {
+			status.Failed = append(status.Failed, one.Customer+"/"+one.Chain)
+		}
+	}
+	slices.Sort(status.Failed)
+	status.Failed = slices.Compact(status.Failed)
 	slices.Sort(status.Chains)
 	o.Instances = append(o.Instances, status)
 	o.Attachments = append(o.Attachments, in.attachments(r)...)

@@ -38,6 +38,8 @@ type instance struct {
 	built    bool
 	ports    map[string]string // the site's ends, by the link inside
 	paired   map[int]bool      // by index
+	mended   map[int]bool      // of these, those to be made anew
+	visits   map[int][2]visit  // of a label-aware instance's places, forward and reverse, by index
 	applied  string            // ruleset in force
 	verified time.Time         // when rules and routes were last seen in the kernel
 	health   health
@@ -63,7 +65,7 @@ func (in *instance) step(ctx context.Context, site *hostnet.Namespace, r *record
 		placements = nil
 	}
 	err := in.tryStep(ctx, site, r, placements)
-	state, reason := stateHealthy, ""
+	state, reason := stateHealthy, in.placesOut(r)
 	if err != nil {
 		state, reason = stateDead, err.Error()
 	}
@@ -154,10 +156,8 @@ func (in *instance) build(site, namespace *hostnet.Namespace, d *driver) error {
 	if err != nil {
 		return err
 	}
-	if !d.kind.LabelAware() { // what a program lets through is its own affair
-		in.openProbes(namespace, d)
-	}
-	in.built, in.ports, in.paired, in.applied = true, ports, map[int]bool{}, ""
+	in.openProbes(namespace, d)
+	in.built, in.ports, in.paired, in.mended, in.applied = true, ports, map[int]bool{}, map[int]bool{}, ""
 	return nil
 }
 
@@ -188,18 +188,21 @@ func (in *instance) serve(ctx context.Context, namespace *hostnet.Namespace, d *
 			continue
 		}
 		if err := in.pair(namespace, d, one); err != nil {
-			return err
+			in.problems[one.Place] = fmt.Sprintf("instance %s: %v", in.name, err)
+			delete(in.placed, one.Place)
+			continue
 		}
 		slots = append(slots, s)
 	}
 	if d.kind.LabelAware() {
+		in.noteVisits(r)
 		return in.program.run(namespace, d.kind, r.of(in.name), in.deployment.Options)
 	}
 	return in.apply(ctx, namespace, d.ruleset(slots))
 }
 
 func (in *instance) pair(namespace *hostnet.Namespace, d *driver, one *record) error {
-	if in.paired[one.Index] {
+	if in.paired[one.Index] && !in.mended[one.Index] {
 		return nil
 	}
 	if d.kind == vnf.Gateway {
@@ -210,7 +213,32 @@ func (in *instance) pair(namespace *hostnet.Namespace, d *driver, one *record) e
 		}
 	}
 	in.paired[one.Index] = true
+	delete(in.mended, one.Index)
 	return nil
+}
+
+// noteVisits keeps what probes of each place bear.
+func (in *instance) noteVisits(r *records) {
+	in.visits = map[int][2]visit{}
+	records := r.of(in.name)
+	for i, place := range placesOf(records, nil) {
+		in.visits[records[i].Index] = [2]visit{place.Forward, place.Reverse}
+	}
+}
+
+// placesIll are the records of places that are out of use.
+func (in *instance) placesIll(r *records) []*record {
+	return slices.DeleteFunc(slices.Clone(r.of(in.name)), func(one *record) bool { return in.health.ill[one.Index] == nil })
+}
+
+// placesOut says which chains' places are out of use, and why.
+func (in *instance) placesOut(r *records) string {
+	var all []string
+	for _, one := range in.placesIll(r) {
+		all = append(all, fmt.Sprintf("out of use for chain %s/%s: %s", one.Customer, one.Chain, in.health.ill[one.Index].why))
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), "; ")
 }
 
 // unplace removes a place's interfaces and its record.
@@ -257,15 +285,11 @@ func (in *instance) probe(ctx context.Context, namespace *hostnet.Namespace, d *
 	for index := range in.paired {
 		for _, name := range []string{ingressName(index), egressName(index)} {
 			if d.kind == vnf.Gateway && !states[name].Up {
-				delete(in.paired, index)
-				return fmt.Errorf("interface %s in namespace %s is down or gone", name, namespace.Name)
+				in.ails(index, fmt.Sprintf("interface %s in namespace %s is down or gone", name, namespace.Name))
 			}
 		}
 	}
-	if d.kind.LabelAware() {
-		return nil // that its program runs was seen when it was given its places
-	}
-	if err := in.probeLanes(ctx, namespace, states, d); err != nil || time.Since(in.verified) < verifyEvery {
+	if err := in.probeLanes(ctx, namespace, states, d); err != nil || d.kind.LabelAware() || time.Since(in.verified) < verifyEvery {
 		return err
 	}
 	return in.verify(ctx, namespace, d)
@@ -370,7 +394,7 @@ func (in *instance) attachments(r *records) []vnf.Attachment {
 			a.EgressMAC, _ = net.ParseMAC(one.EgressMAC)
 		}
 		switch {
-		case in.state == stateDead:
+		case in.state == stateDead || in.health.ill[one.Index] != nil:
 			a.State, a.Weight = vnf.Dead, 0
 		case !in.placed[one.Place] || a.Weight == 0:
 			a.State, a.Weight = vnf.Draining, 0

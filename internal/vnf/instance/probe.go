@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -18,14 +20,15 @@ import (
 // A probe takes the way of a customer's packet: it comes in by a place's interface, and routing rule, routing table, packet
 // filter and the other interface must let it through. It bears hostnet.ProbeMark, which packets from outside cannot bear,
 // is not tracked, and is taken back where it would leave for the forwarder. So neither forwarder nor customer sees it, and
-// whether the forwarder lives makes no difference. Each place is probed both ways in each family.
+// whether the forwarder lives makes no difference. Each place is probed both ways in each family. A label-aware instance's program
+// gets probes with the context of its places, as from another forwarder, and what it gives back to that is taken before it leaves.
 
 const (
-	// probeLosses in a row make an instance dead, probeWait is how long each probe is waited for: the kernel answers within
+	// probeLosses in a row take a place out of use, probeWait is how long each probe is waited for: the kernel answers within
 	// microseconds. With probeInterval that is 550 ms.
 	probeLosses = 3
 	probeWait   = 100 * time.Millisecond
-	// probeWellAfter is how many rounds without loss make a dead instance healthy again: a second.
+	// probeWellAfter is how many rounds without loss bring a place back into use: a second.
 	probeWellAfter = 4
 	// probePlaces is how many places of an instance a round has; more take turns.
 	probePlaces = 32
@@ -44,6 +47,9 @@ var (
 
 const probeProtocol = 253 // for experimentation, RFC 3692
 
+// lanesOfPlace is how many ways there are through a place: each direction in each family.
+const lanesOfPlace = 4
+
 // lane is one way through a place.
 type lane struct {
 	index   int
@@ -53,8 +59,11 @@ type lane struct {
 
 func (l lane) ends(d *driver) (enter, leave string) {
 	enter, leave = ingressName(l.index), egressName(l.index)
-	if d.kind == vnf.Transparent {
+	switch {
+	case d.kind == vnf.Transparent:
 		enter, leave = ingressLink, egressLink
+	case d.kind.LabelAware():
+		return labelLink, labelLink
 	}
 	if l.reverse {
 		return leave, enter
@@ -76,18 +85,13 @@ func (l lane) payload(round uint32) [12]byte {
 	return p
 }
 
-// frame is a lane's probe.
-func (l lane) frame(to net.HardwareAddr, vlan int, round uint32) []byte {
+// packet is a lane's probe from the IP header on.
+func (l lane) packet(round uint32) []byte {
 	payload, flight := l.payload(round), probeFlights[l.ipv6]
-	frame := append(append([]byte{}, to...), probeFrom...)
-	if vlan > 0 {
-		frame = append(frame, 0x81, 0, byte(vlan>>8), byte(vlan))
-	}
 	if l.ipv6 {
 		header := []byte{0x60, 0, 0, 0, 0, byte(len(payload)), probeProtocol, 64}
-		frame = append(append(frame, 0x86, 0xdd), header...)
-		frame = append(append(frame, flight.source.AsSlice()...), flight.target.AsSlice()...)
-		return append(frame, payload[:]...)
+		header = append(append(header, flight.source.AsSlice()...), flight.target.AsSlice()...)
+		return append(header, payload[:]...)
 	}
 	header := make([]byte, 20)
 	header[0], header[3], header[8], header[9] = 0x45, byte(len(header)+len(payload)), 64, probeProtocol
@@ -99,7 +103,49 @@ func (l lane) frame(to net.HardwareAddr, vlan int, round uint32) []byte {
 	}
 	sum = sum&0xffff + sum>>16
 	binary.BigEndian.PutUint16(header[10:], ^uint16(sum+sum>>16))
-	return append(append(append(frame, 8, 0), header...), payload[:]...)
+	return append(header, payload[:]...)
+}
+
+// frame is a lane's probe as it comes in.
+func (in *instance) frame(l lane, links map[string]hostnet.LinkState, d *driver, round uint32) []byte {
+	enter, _ := l.ends(d)
+	if d.kind == vnf.Transparent {
+		vlan := vlanOf(l.index)
+		return l.ethernet(probeMAC, []byte{0x81, 0, byte(vlan >> 8), byte(vlan)}, round)
+	}
+	if d.kind.LabelAware() {
+		context := in.visitOf(l).header(d.kind, l.ipv6)
+		return slices.Concat(links[enter].MAC, probeFrom, context, l.packet(round))
+	}
+	return l.ethernet(links[enter].MAC, nil, round)
+}
+
+func (l lane) ethernet(to net.HardwareAddr, tag []byte, round uint32) []byte {
+	kind := []byte{0x08, 0x00}
+	if l.ipv6 {
+		kind = []byte{0x86, 0xdd}
+	}
+	return slices.Concat(to, probeFrom, tag, kind, l.packet(round))
+}
+
+// visitOf is what a lane's probe bears at a label-aware instance.
+func (in *instance) visitOf(l lane) visit {
+	if l.reverse {
+		return in.visits[l.index][1]
+	}
+	return in.visits[l.index][0]
+}
+
+// returned reports whether a frame is a probe that came out. Those of label-aware instances come back to where they came from, with
+// the service index less by one.
+func (in *instance) returned(frame []byte, l lane, d *driver) bool {
+	if !d.kind.LabelAware() {
+		return bytes.Equal(frame[:6], probeMAC)
+	}
+	want := in.visitOf(l)
+	want.ServiceIndex--
+	context := want.header(d.kind, l.ipv6)
+	return bytes.Equal(frame[:6], probeFrom) && len(frame) >= 12+len(context) && want.same(frame[12:12+len(context)], context, d.kind)
 }
 
 // health is what probing an instance has found.
@@ -107,8 +153,15 @@ type health struct {
 	prober *hostnet.Prober // nil where the kernel cannot
 	round  uint32
 	turn   int // of the places
-	// ill is why the instance is dead, "" where probes come through; well counts rounds without loss since.
-	ill      string
+	// ill are the places where probes are lost, by index; repair says that one of them is to be made anew.
+	ill    map[int]*illness
+	repair bool
+}
+
+// illness is what is wrong with a place; well counts rounds without loss since.
+type illness struct {
+	why      string
+	begun    time.Time
 	well     int
 	repaired time.Time
 }
@@ -118,11 +171,16 @@ func (h *health) close() {
 		h.prober.Close()
 		h.prober = nil
 	}
+	h.ill = nil
 }
 
 // openProbes prepares probing. Where the kernel has no traffic-control programs an instance is only looked at.
 func (in *instance) openProbes(namespace *hostnet.Namespace, d *driver) {
-	err := namespace.EnsureProbes(in.links(d)...)
+	back := probeFrom
+	if !d.kind.LabelAware() {
+		back = nil
+	}
+	err := namespace.EnsureProbes(back, in.links(d)...)
 	if err == nil && in.health.prober == nil {
 		in.health.prober, err = namespace.OpenProber()
 	}
@@ -131,38 +189,119 @@ func (in *instance) openProbes(namespace *hostnet.Namespace, d *driver) {
 	}
 }
 
-// probeLanes sends packets through the instance. Its error says that they do not come out, and what is found to be wrong; the
-// next step repairs what can be repaired.
+// probeLanes sends packets through the instance's places. A place where they do not come out is out of use; the error says that this
+// is so at every place, and what is found to be wrong. The next step repairs what can be repaired.
 func (in *instance) probeLanes(ctx context.Context, namespace *hostnet.Namespace, links map[string]hostnet.LinkState, d *driver) error {
 	h := &in.health
+	for index := range h.ill {
+		if !in.paired[index] {
+			delete(h.ill, index)
+		}
+	}
 	lanes := in.lanes()
-	if h.prober == nil || len(lanes) == 0 {
+	if h.prober == nil { // what was down is made again by the next step
+		for index, ill := range h.ill {
+			if ill.well++; ill.well > probeWellAfter {
+				delete(h.ill, index)
+			}
+		}
 		return nil
 	}
-	tries, wait := probeLosses, probeWait
-	if h.ill != "" {
-		tries, wait = 1, probeWait/2
+	if len(lanes) == 0 {
+		return nil
 	}
 	h.round++
-	lost := lanes
-	for try := 0; try < tries && len(lost) > 0; try++ {
-		lost = h.exchange(lost, links, d, wait)
+	sound := slices.DeleteFunc(slices.Clone(lanes), func(l lane) bool { return h.ill[l.index] != nil })
+	lost := sound
+	for try := 0; try < probeLosses && len(lost) > 0; try++ {
+		lost = in.exchange(lost, links, d, probeWait)
 	}
-	if len(lost) == 0 {
-		if h.well++; h.ill != "" && h.well < probeWellAfter {
-			return fmt.Errorf("%s", h.ill)
-		}
-		h.ill = ""
+	if len(sound) < len(lanes) { // what was lost before is not waited for as long
+		suspects := slices.DeleteFunc(slices.Clone(lanes), func(l lane) bool { return h.ill[l.index] == nil })
+		lost = append(lost, in.exchange(suspects, links, d, probeWait/2)...)
+	}
+	if len(lost) > 0 && d.kind.LabelAware() && in.program.begins() {
 		return nil
 	}
-	h.well = 0
-	if time.Since(h.repaired) > repairEvery {
-		enter, leave := lost[0].ends(d)
-		h.ill = fmt.Sprintf("%d of %d probes are lost in namespace %s, the first from %s to %s: %s", len(lost), len(lanes), namespace.Name,
-			enter, leave, strings.Join(in.diagnose(ctx, namespace, links, d, lost[0]), "; "))
-		in.built, h.repaired = false, time.Now()
+	in.judge(ctx, namespace, links, d, lanes, lost)
+	if len(h.ill) < len(in.paired) {
+		return nil
 	}
-	return fmt.Errorf("%s", h.ill)
+	if d.kind.LabelAware() {
+		return in.restartHung(namespace)
+	}
+	in.built = in.built && !h.repair // nothing works: not the places alone are made anew
+	h.repair = false
+	return errors.New(h.ill[slices.Min(slices.Collect(maps.Keys(h.ill)))].why)
+}
+
+// judge takes what a round has found into the places' health.
+func (in *instance) judge(ctx context.Context, namespace *hostnet.Namespace, links map[string]hostnet.LinkState, d *driver, lanes, lost []lane) {
+	h := &in.health
+	missing := map[int][]lane{}
+	for _, l := range lost {
+		missing[l.index] = append(missing[l.index], l)
+	}
+	for _, l := range lanes {
+		if of := missing[l.index]; len(of) > 0 {
+			in.suffer(ctx, namespace, links, d, of)
+			delete(missing, l.index)
+			continue
+		}
+		if slices.ContainsFunc(lost, func(other lane) bool { return other.index == l.index }) || h.ill[l.index] == nil || l.reverse || l.ipv6 {
+			continue // each place counts once
+		}
+		if h.ill[l.index].well++; h.ill[l.index].well >= probeWellAfter {
+			delete(h.ill, l.index)
+		}
+	}
+}
+
+// suffer notes that probes were lost at a place, and has it repaired from time to time.
+func (in *instance) suffer(ctx context.Context, namespace *hostnet.Namespace, links map[string]hostnet.LinkState, d *driver, lost []lane) {
+	if ill := in.health.ill[lost[0].index]; ill != nil && time.Since(ill.repaired) <= repairEvery {
+		ill.well = 0
+		return
+	}
+	enter, leave := lost[0].ends(d)
+	in.ails(lost[0].index, fmt.Sprintf("%d of %d probes are lost in namespace %s, the first from %s to %s: %s", len(lost), lanesOfPlace,
+		namespace.Name, enter, leave, strings.Join(in.diagnose(ctx, namespace, links, d, lost[0]), "; ")))
+}
+
+// ails takes a place out of use, and has it repaired.
+func (in *instance) ails(index int, why string) {
+	if in.health.ill == nil {
+		in.health.ill = map[int]*illness{}
+	}
+	ill := in.health.ill[index]
+	if ill == nil {
+		ill = &illness{begun: time.Now()}
+		in.health.ill[index] = ill
+	}
+	ill.why, ill.well, ill.repaired = why, 0, time.Now()
+	in.mend(index)
+}
+
+// restartHung ends a program that has given nothing back for long, at any place; it is started again like one that ended. The error
+// says what is wrong with it.
+func (in *instance) restartHung(namespace *hostnet.Namespace) error {
+	why, since := "", in.program.started
+	for _, ill := range in.health.ill {
+		why = ill.why
+		if ill.begun.After(since) {
+			since = ill.begun
+		}
+	}
+	if time.Since(since) > programHangs {
+		why = in.program.kill(namespace)
+	}
+	return errors.New(why)
+}
+
+// mend has the next step make a place anew, and put the rules in force again.
+func (in *instance) mend(index int) {
+	in.mended[index], in.health.repair = true, true
+	in.applied = ""
 }
 
 // lanes are those of this round.
@@ -179,7 +318,7 @@ func (in *instance) lanes() []lane {
 	}
 	var lanes []lane
 	for _, index := range indexes {
-		for way := range 4 {
+		for way := range lanesOfPlace {
 			lanes = append(lanes, lane{index, way&1 != 0, way&2 != 0})
 		}
 	}
@@ -187,24 +326,25 @@ func (in *instance) lanes() []lane {
 }
 
 // exchange sends a probe on each lane and returns those lanes whose probe did not come out.
-func (h *health) exchange(lanes []lane, links map[string]hostnet.LinkState, d *driver, wait time.Duration) []lane {
+func (in *instance) exchange(lanes []lane, links map[string]hostnet.LinkState, d *driver, wait time.Duration) []lane {
+	h := &in.health
 	missing := map[[12]byte]lane{}
 	for _, l := range lanes {
 		missing[l.payload(h.round)] = l
 		enter, _ := l.ends(d)
-		to, vlan := links[enter].MAC, 0
-		if d.kind == vnf.Transparent {
-			to, vlan = probeMAC, vlanOf(l.index)
-		}
-		_ = h.prober.Send(links[enter].Index, l.frame(to, vlan, h.round)) // what is not sent does not come out
+		_ = h.prober.Send(links[enter].Index, in.frame(l, links, d, h.round)) // what is not sent does not come out
 	}
 	for deadline := time.Now().Add(wait); len(missing) > 0; {
 		frame := h.prober.Receive(time.Until(deadline))
 		if frame == nil {
 			break
 		}
-		if len(frame) >= 12 && bytes.Equal(frame[:6], probeMAC) {
-			delete(missing, [12]byte(frame[len(frame)-12:]))
+		if len(frame) < 12+12 {
+			continue
+		}
+		payload := [12]byte(frame[len(frame)-12:])
+		if l, waited := missing[payload]; waited && in.returned(frame, l, d) {
+			delete(missing, payload)
 		}
 	}
 	lost := make([]lane, 0, len(missing))
@@ -218,6 +358,9 @@ func (h *health) exchange(lanes []lane, links map[string]hostnet.LinkState, d *d
 
 // diagnose looks for what keeps a lane's probe from coming out.
 func (in *instance) diagnose(ctx context.Context, namespace *hostnet.Namespace, links map[string]hostnet.LinkState, d *driver, l lane) []string {
+	if d.kind.LabelAware() {
+		return []string{in.program.diagnosis()}
+	}
 	var found []string
 	family, name := "inet", map[bool]string{false: "IPv4", true: "IPv6"}[l.ipv6]
 	if d.kind == vnf.Transparent {

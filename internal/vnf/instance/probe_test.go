@@ -57,9 +57,6 @@ func TestInstanceThatLetsNothingThroughIsDead(t *testing.T) {
 	}{
 		{"IPv4 is not forwarded", "fw", []string{"sysctl", "-w", "net.ipv4.conf.all.forwarding=0"}, "net.ipv4.conf.all.forwarding is \"0\"", nil},
 		{"IPv6 is not forwarded", "fw", []string{"sysctl", "-w", "net.ipv6.conf.all.forwarding=0"}, "net.ipv6.conf.all.forwarding is \"0\"", nil},
-		{"one interface does not forward", "nat", []string{"sysctl", "-w", "net.ipv4.conf.i2.forwarding=0"}, "from i2 to e2", nil},
-		{"a routing table is empty", "fw", []string{"ip", "route", "flush", "table", "100002"}, "routing table 100002 has 0 IPv4 routes", nil},
-		{"a rule is gone", "nat", []string{"ip", "rule", "del", "iif", "i1"}, "no IPv4 rule leads to routing table 100003", nil},
 		{"others drop packets", "nat", []string{"nft", blackhole}, "table ip foreign", []string{"nft", "delete table ip foreign"}},
 		{"others drop frames", "bf", []string{"nft", strings.ReplaceAll(blackhole, "ip foreign", "bridge foreign")}, "table bridge foreign",
 			[]string{"nft", "delete table bridge foreign"}},
@@ -107,6 +104,68 @@ func TestInstanceThatLetsNothingThroughIsDead(t *testing.T) {
 	}
 }
 
+// TestPlaceThatLetsNothingThroughIsOutOfUse: what is wrong with one of an instance's places takes that place out of use; the instance
+// serves its other chain on.
+func TestPlaceThatLetsNothingThroughIsOutOfUse(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		injury []string
+		index  int
+		reason string
+	}{
+		{"an interface does not forward", []string{"sysctl", "-w", "net.ipv4.conf.i2.forwarding=0"}, 2, "from i2 to e2"},
+		{"an interface is down", []string{"ip", "link", "set", "e1", "down"}, 1, "interface e1 in namespace"},
+		{"an interface is gone", []string{"ip", "link", "del", "i2"}, 2, "interface i2 in namespace"},
+		{"a routing table is empty", []string{"ip", "route", "flush", "table", "100002"}, 1, "routing table 100002 has 0 IPv4 routes"},
+		{"a rule is gone", []string{"ip", "rule", "del", "iif", "i1"}, 1, "no IPv4 rule leads to routing table 100003"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			privateNamespace(t)
+			a := testAgent(t, newMemory())
+			w := nat()
+			w.Deployments[0].Instances = 1
+			for i, chain := range []string{"web", "mail"} {
+				w.Placements[i].Customer, w.Placements[i].Chain = "acme", chain
+			}
+			stepUntil(t, a, w, stateHealthy, soon)
+			failed := ""
+			for _, one := range a.records.of("nat-1") {
+				if one.Index == c.index {
+					failed = one.Customer + "/" + one.Chain
+				}
+			}
+			inside(t, a, "nat-1", c.injury...)
+			status := awaitFailed(t, a, w, failed)
+			if status.State != stateHealthy || !strings.Contains(status.Reason, "out of use for chain "+failed+": ") || !strings.Contains(status.Reason, c.reason) {
+				t.Errorf("the instance is %s because %q, want %q for %s", status.State, status.Reason, c.reason, failed)
+			}
+			states := map[vnf.State]int{}
+			for _, at := range a.last.Attachments {
+				states[at.State]++
+			}
+			if states[vnf.Dead] != 1 || states[vnf.Active] != 1 {
+				t.Errorf("attachments %+v, want one dead and one active", a.last.Attachments)
+			}
+			if status := awaitFailed(t, a, w, ""); status.State != stateHealthy || status.Reason != "" {
+				t.Errorf("repaired it is %s because %q", status.State, status.Reason)
+			}
+		})
+	}
+}
+
+// awaitFailed takes steps until the only instance serves all chains but one.
+func awaitFailed(t *testing.T, a *Agent, w *Wanted, failed string) Status {
+	t.Helper()
+	for begun := time.Now(); time.Since(begun) < soon; time.Sleep(probeInterval) {
+		step(a, w)
+		if strings.Join(a.last.Instances[0].Failed, " ") == failed {
+			return a.last.Instances[0]
+		}
+	}
+	t.Fatalf("the instance fails chains %v, want %q: %s", a.last.Instances[0].Failed, failed, a.last.Instances[0].Reason)
+	return Status{}
+}
+
 // TestProbesAreNobodysBusiness: neither forwarder nor connection tracking sees probes, and customers cannot send any.
 func TestProbesAreNobodysBusiness(t *testing.T) {
 	privateNamespace(t)
@@ -114,9 +173,10 @@ func TestProbesAreNobodysBusiness(t *testing.T) {
 	w := firewall(t, "80")
 	at := serve(t, a, w)
 	forwarder := openWire(t, at[16].IngressPort)
-	for begun := time.Now(); a.instances["fw-1"].health.well < 4; step(a, w) {
-		if time.Since(begun) > soon {
-			t.Fatalf("%d rounds of probes came through", a.instances["fw-1"].health.well)
+	for a.instances["fw-1"].health.round < 4 {
+		step(a, w)
+		if ill := a.instances["fw-1"].health.ill; len(ill) > 0 {
+			t.Fatalf("probes are lost: %v", ill)
 		}
 	}
 	buffer := make([]byte, 2048)

@@ -1,6 +1,8 @@
 package instance
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +33,7 @@ type program struct {
 	written  string   // what is in places
 
 	running *os.Process
+	started time.Time  // of one that this process started
 	ended   chan error // of one that this process started
 	// failed is when it ended, and why.
 	failed time.Time
@@ -41,6 +44,10 @@ const (
 	programMark = "SWITCHBOARD_INSTANCE="
 	// programEnd is how long a program may take to end when it is asked to.
 	programEnd = 2 * time.Second
+	// programBegins is how long a new program may take before it gives probes back.
+	programBegins = 5 * time.Second
+	// programHangs is how long a program may give no probe back, at any place, before it is started again.
+	programHangs = 5 * time.Second
 )
 
 func (a *Agent) program(d Deployment, instance string) *program {
@@ -57,6 +64,33 @@ type visit struct {
 	ServicePath uint32 `json:"servicePath"`
 	// ServiceIndex is also the egress label's TTL.
 	ServiceIndex uint32 `json:"serviceIndex"`
+}
+
+// header is what stands between the Ethernet addresses and the IP packet: EtherType and context.
+func (v visit) header(kind vnf.Kind, ipv6 bool) []byte {
+	const ttl, bottom = 63, 1 << 8
+	if kind == vnf.LabelAwareMpls { // RFC 3032
+		header := []byte{0x88, 0x47}
+		header = binary.BigEndian.AppendUint32(header, v.ChainLabel<<12|ttl)
+		return binary.BigEndian.AppendUint32(header, v.EgressLabel<<12|bottom|v.ServiceIndex)
+	}
+	const words, metadataType1, ipv4Inside, ipv6Inside = 6, 1, 1, 2 // RFC 8300
+	inside := uint32(ipv4Inside)
+	if ipv6 {
+		inside = ipv6Inside
+	}
+	header := []byte{0x89, 0x4f}
+	header = binary.BigEndian.AppendUint32(header, ttl<<22|words<<16|metadataType1<<8|inside)
+	header = binary.BigEndian.AppendUint32(header, v.ServicePath<<8|v.ServiceIndex)
+	return append(header, make([]byte, 16)...)
+}
+
+// same reports whether two headers say the same of where a packet is: a program may change the loop guard.
+func (v visit) same(a, b []byte, kind vnf.Kind) bool {
+	if kind == vnf.LabelAwareMpls {
+		return bytes.Equal(a[:5], b[:5]) && bytes.Equal(a[6:], b[6:])
+	}
+	return bytes.Equal(a[:2], b[:2]) && bytes.Equal(a[6:10], b[6:10])
 }
 
 // programPlace is a place as programs read it.
@@ -115,7 +149,33 @@ func (p *program) run(namespace *hostnet.Namespace, kind vnf.Kind, all []*record
 	if time.Since(p.failed) < rebuildDelay {
 		return errors.New(p.why)
 	}
+	for _, left := range p.find(namespace) { // what it had started itself
+		_ = left.Kill()
+		_ = left.Release()
+	}
 	return p.start(namespace, kind)
+}
+
+// begins reports whether the program may need a moment more before it gives probes back. One that has ended before gets none.
+func (p *program) begins() bool { return p.why == "" && time.Since(p.started) < programBegins }
+
+// diagnosis says what is known of a program that does not give back what it is sent.
+func (p *program) diagnosis() string {
+	if p.running == nil {
+		return p.why
+	}
+	return fmt.Sprintf("program %s (process %d) does not give them back with the service index less by one; see %s", p.words[0], p.running.Pid, p.output)
+}
+
+// kill ends a program that hangs, with what it started; the answer is what is told of it.
+func (p *program) kill(namespace *hostnet.Namespace) string {
+	for _, found := range p.find(namespace) {
+		_ = found.Kill()
+		_ = found.Release()
+	}
+	p.why = fmt.Sprintf("program %s gave no probe back for %s and was ended; see %s", p.words[0], programHangs, p.output)
+	p.running, p.ended, p.failed = nil, nil, time.Now()
+	return p.why
 }
 
 // write replaces the file of places in one step.
@@ -180,7 +240,7 @@ func (p *program) start(namespace *hostnet.Namespace, kind vnf.Kind) error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
-	p.running, p.ended, p.failed = command.Process, ended, time.Time{}
+	p.running, p.ended, p.failed, p.started = command.Process, ended, time.Time{}, time.Now()
 	return nil
 }
 

@@ -2,10 +2,14 @@ package instance
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,10 +31,15 @@ func labelAware(t *testing.T) *Wanted {
 	}
 }
 
-// programAgent is an agent whose instances of the VNF "marker" run a shell script.
+// programAgent is an agent whose instances of the VNF "marker" run a shell script, in which DSCP stands for the example.
 func programAgent(t *testing.T, store Store, directory, script string) *Agent {
 	t.Helper()
 	a := testAgent(t, store)
+	program, err := dscp()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script = strings.ReplaceAll(script, "DSCP", program)
 	a.config.Directory, a.config.Programs = directory, map[string][]string{"marker": {"/bin/sh", "-c", script}}
 	t.Cleanup(func() {
 		for _, in := range a.instances {
@@ -44,7 +53,28 @@ func programAgent(t *testing.T, store Store, directory, script string) *Agent {
 	return a
 }
 
-const goesOn = `echo "$SWITCHBOARD_CONTEXT $SWITCHBOARD_INTERFACE $SWITCHBOARD_VNF"; while :; do sleep 1000; done`
+const goesOn = `echo "$SWITCHBOARD_CONTEXT $SWITCHBOARD_INTERFACE $SWITCHBOARD_VNF"; DSCP; exit 1`
+
+// dscp is the example of a label-aware function, built once.
+var dscp = sync.OnceValues(func() (string, error) {
+	directory, err := os.MkdirTemp("", "switchboard-dscp-")
+	if err != nil {
+		return "", err
+	}
+	program := directory + "/dscp"
+	if output, err := exec.Command("go", "build", "-o", program, "../../../examples/label-aware/dscp").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w: %s", err, output)
+	}
+	return program, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if program, err := dscp(); err == nil {
+		os.RemoveAll(filepath.Dir(program))
+	}
+	os.Exit(code)
+}
 
 // running lists the programs of the only instance, without what they started.
 func running(t *testing.T, a *Agent) (pids []int) {
@@ -146,6 +176,70 @@ func TestProgramThatEndsIsMissedAndStartedAgain(t *testing.T) {
 		t.Errorf("attachments %+v", at)
 	}
 	stepUntil(t, a, w, stateHealthy, soon)
+}
+
+// A program that hangs is noticed within a second, told of, and after some time ended and started again; one that goes on before is
+// used again.
+func TestProgramThatHangsIsMissed(t *testing.T) {
+	for _, attachment := range []api.Attachment{api.Attachment_ATTACHMENT_LABEL_AWARE_MPLS, api.Attachment_ATTACHMENT_LABEL_AWARE_NSH} {
+		t.Run(attachment.String(), func(t *testing.T) {
+			privateNamespace(t)
+			a := programAgent(t, newMemory(), t.TempDir(), goesOn)
+			w := labelAware(t)
+			w.Deployments[0].Attachment = attachment
+			answering := func() {
+				t.Helper()
+				for stepUntil(t, a, w, stateHealthy, soon); a.instances["lb-1"].program.begins(); {
+					stepUntil(t, a, w, stateHealthy, soon)
+				}
+			}
+			answering()
+			began := running(t, a)
+			signalAll(t, a, syscall.SIGSTOP)
+			begun := time.Now()
+			status := stepUntil(t, a, w, stateDead, soon)
+			t.Logf("noticed after %s", time.Since(begun))
+			if !strings.Contains(status.Reason, "4 of 4 probes are lost") || !strings.Contains(status.Reason, "does not give them back") {
+				t.Errorf("the reason is %q", status.Reason)
+			}
+			if at := a.last.Attachments; len(at) != 1 || at[0].State != vnf.Dead || at[0].Weight != 0 {
+				t.Errorf("attachments %+v", at)
+			}
+			signalAll(t, a, syscall.SIGCONT)
+			stepUntil(t, a, w, stateHealthy, soon)
+			if now := running(t, a); !slices.Equal(now, began) {
+				t.Errorf("process %v became %v", began, now)
+			}
+			signalAll(t, a, syscall.SIGSTOP)
+			stepUntil(t, a, w, stateDead, soon)
+			for begun := time.Now(); !strings.Contains(a.last.Instances[0].Reason, "gave no probe back for 5s and was ended"); {
+				if time.Since(begun) > soon {
+					t.Fatalf("the reason is %q", a.last.Instances[0].Reason)
+				}
+				stepUntil(t, a, w, stateDead, soon)
+			}
+			stepUntil(t, a, w, stateHealthy, soon)
+			if now := running(t, a); len(now) != 1 || slices.Equal(now, began) {
+				t.Errorf("process %v became %v", began, now)
+			}
+		})
+	}
+}
+
+// signalAll sends the programs of the only instance, and what they started, a signal.
+func signalAll(t *testing.T, a *Agent, s syscall.Signal) {
+	t.Helper()
+	in := a.instances["lb-1"]
+	namespace, err := hostnet.OpenNamespace(in.namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer namespace.Close()
+	for _, found := range in.program.find(namespace) {
+		if err := found.Signal(s); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestProgramThatNobodyNamedIsAskedFor(t *testing.T) {

@@ -1866,15 +1866,17 @@ type VnfInstance struct {
 	Deployment string                 `protobuf:"bytes,3,opt,name=deployment,proto3" json:"deployment,omitempty"`
 	Weight     uint32                 `protobuf:"varint,4,opt,name=weight,proto3" json:"weight,omitempty"`
 	State      VnfInstanceState       `protobuf:"varint,5,opt,name=state,proto3,enum=switchboard.api.v1.VnfInstanceState" json:"state,omitempty"`
-	// Why it is not healthy.
+	// Why it is not healthy, or not for some of its chains.
 	Reason    string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
 	Namespace string `protobuf:"bytes,7,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	// "<customer>/<chain>" of the chains that use it.
 	Chains []string `protobuf:"bytes,8,rep,name=chains,proto3" json:"chains,omitempty"`
 	// Entries in the forwarders' flow tables: a connection has one in each direction.
-	Flows         uint64                 `protobuf:"varint,9,opt,name=flows,proto3" json:"flows,omitempty"`
-	Packets       uint64                 `protobuf:"varint,10,opt,name=packets,proto3" json:"packets,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=since,proto3" json:"since,omitempty"`
+	Flows   uint64                 `protobuf:"varint,9,opt,name=flows,proto3" json:"flows,omitempty"`
+	Packets uint64                 `protobuf:"varint,10,opt,name=packets,proto3" json:"packets,omitempty"`
+	Since   *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=since,proto3" json:"since,omitempty"`
+	// "<customer>/<chain>" of chains that it does not serve any more though it works for others; reason says why.
+	FailedChains  []string `protobuf:"bytes,12,rep,name=failed_chains,json=failedChains,proto3" json:"failed_chains,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1982,6 +1984,13 @@ func (x *VnfInstance) GetPackets() uint64 {
 func (x *VnfInstance) GetSince() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Since
+	}
+	return nil
+}
+
+func (x *VnfInstance) GetFailedChains() []string {
+	if x != nil {
+		return x.FailedChains
 	}
 	return nil
 }
@@ -3245,7 +3254,7 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\faddress_pool\x18\x06 \x03(\tR\vaddressPool\"^\n" +
 	"\x13VnfDeploymentStatus\x12\x1a\n" +
 	"\breserved\x18\x01 \x01(\x01R\breserved\x12+\n" +
-	"\x11healthy_instances\x18\x02 \x01(\rR\x10healthyInstances\"\xd7\x02\n" +
+	"\x11healthy_instances\x18\x02 \x01(\rR\x10healthyInstances\"\xfc\x02\n" +
 	"\vVnfInstance\x12\x10\n" +
 	"\x03vnf\x18\x01 \x01(\tR\x03vnf\x12\x12\n" +
 	"\x04site\x18\x02 \x01(\tR\x04site\x12\x1e\n" +
@@ -3260,7 +3269,8 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\x05flows\x18\t \x01(\x04R\x05flows\x12\x18\n" +
 	"\apackets\x18\n" +
 	" \x01(\x04R\apackets\x120\n" +
-	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"p\n" +
+	"\x05since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12#\n" +
+	"\rfailed_chains\x18\f \x03(\tR\ffailedChains\"p\n" +
 	"\x04Edge\x120\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1c.switchboard.api.v1.EdgeSpecR\x04spec\x126\n" +
 	"\x06status\x18\x02 \x01(\v2\x1e.switchboard.api.v1.EdgeStatusR\x06status\"\x90\x02\n" +
