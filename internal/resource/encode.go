@@ -171,6 +171,9 @@ func encodeJSON(value any) *yaml.Node {
 // YAML writes resources as documents of one file.
 func YAML(messages []*api.Resource) ([]byte, error) {
 	var out bytes.Buffer
+	if len(messages) == 0 {
+		return nil, nil // an encoder that was given nothing fails
+	}
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
 	for _, m := range messages {

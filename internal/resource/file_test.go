@@ -146,3 +146,13 @@ func FuzzReadFile(f *testing.F) {
 		}
 	})
 }
+
+// No resources are no documents.
+func TestNothingIsWrittenAsNothing(t *testing.T) {
+	if text, err := YAML(nil); err != nil || len(text) != 0 {
+		t.Errorf("%q, %v", text, err)
+	}
+	if text, err := JSON(nil, false); err != nil || !strings.Contains(string(text), `"items": []`) {
+		t.Errorf("%q, %v", text, err)
+	}
+}

@@ -169,7 +169,7 @@ func (in *instance) serve(ctx context.Context, namespace *hostnet.Namespace, d *
 		return err
 	}
 	for _, p := range placements {
-		one, err := r.obtain(ctx, in.name, p.Place, d, addresses)
+		one, err := r.obtain(ctx, in.name, p, d, addresses)
 		if err == nil {
 			err = r.keepPlacement(ctx, one, p, d)
 		}
@@ -300,7 +300,9 @@ func (in *instance) verify(ctx context.Context, namespace *hostnet.Namespace, d 
 	if d.kind == vnf.Gateway {
 		err := prepareGateway(namespace)
 		for index := range in.paired {
-			err = errors.Join(err, ensureWays(namespace, index))
+			if in.health.ill[index] == nil { // those are made anew
+				err = errors.Join(err, ensureWays(namespace, index))
+			}
 		}
 		if err != nil {
 			return err

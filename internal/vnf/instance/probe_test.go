@@ -124,16 +124,8 @@ func TestPlaceThatLetsNothingThroughIsOutOfUse(t *testing.T) {
 			a := testAgent(t, newMemory())
 			w := nat()
 			w.Deployments[0].Instances = 1
-			for i, chain := range []string{"web", "mail"} {
-				w.Placements[i].Customer, w.Placements[i].Chain = "acme", chain
-			}
 			stepUntil(t, a, w, stateHealthy, soon)
-			failed := ""
-			for _, one := range a.records.of("nat-1") {
-				if one.Index == c.index {
-					failed = one.Customer + "/" + one.Chain
-				}
-			}
+			failed := map[int]string{1: "acme/web", 2: "umbra/web"}[c.index]
 			inside(t, a, "nat-1", c.injury...)
 			status := awaitFailed(t, a, w, failed)
 			if status.State != stateHealthy || !strings.Contains(status.Reason, "out of use for chain "+failed+": ") || !strings.Contains(status.Reason, c.reason) {

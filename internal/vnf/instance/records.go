@@ -34,11 +34,12 @@ type record struct {
 	Source netip.Addr `json:"source"`
 	// Options are the chain's for the VNF, as JSON.
 	Options json.RawMessage `json:"options,omitempty"`
-	// Of label-aware instances: whose place it is, how many VNFs its path has, and its service path identifiers.
-	Customer string    `json:"customer,omitempty"`
-	Chain    string    `json:"chain,omitempty"`
-	Vnfs     uint32    `json:"vnfs,omitempty"`
-	Paths    [2]uint32 `json:"paths,omitzero"`
+	// Customer and Chain say whose place it is.
+	Customer string `json:"customer,omitempty"`
+	Chain    string `json:"chain,omitempty"`
+	// Vnfs and Paths are of label-aware instances: how many VNFs the path has, and its service path identifiers.
+	Vnfs  uint32    `json:"vnfs,omitempty"`
+	Paths [2]uint32 `json:"paths,omitzero"`
 }
 
 // attachmentID is unique at the site.
@@ -129,10 +130,10 @@ func (r *records) instances() []string {
 }
 
 // obtain finds an instance's record for a place, or makes it with the lowest free index.
-func (r *records) obtain(ctx context.Context, instance string, place vnf.Place, d *driver, addresses pool) (*record, error) {
+func (r *records) obtain(ctx context.Context, instance string, p Placement, d *driver, addresses pool) (*record, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	one := &record{Instance: instance, Place: place}
+	one := &record{Instance: instance, Place: p.Place, Customer: p.Customer, Chain: p.Chain}
 	if known := r.byKey[one.key()]; known != nil {
 		return known, nil
 	}
@@ -179,8 +180,9 @@ func (r *records) keep(ctx context.Context, one *record) error {
 // keepPlacement makes a placement's options, and what else an instance is told of it, durable where they changed.
 func (r *records) keepPlacement(ctx context.Context, one *record, p Placement, d *driver) error {
 	changed := *one
+	changed.Customer, changed.Chain = p.Customer, p.Chain
 	if d.kind.LabelAware() {
-		changed.Customer, changed.Chain, changed.Vnfs, changed.Paths = p.Customer, p.Chain, p.Vnfs, p.Paths
+		changed.Vnfs, changed.Paths = p.Vnfs, p.Paths
 	}
 	told := changed.Customer == one.Customer && changed.Chain == one.Chain && changed.Vnfs == one.Vnfs && changed.Paths == one.Paths
 	if told && (proto.Equal(p.Options, one.options()) || p.Options == nil && one.Options == nil) {
