@@ -28,12 +28,13 @@ type Option struct {
 }
 
 // Drivers are what makes and configures instances.
-var Drivers = []string{"nftables-firewall", "nftables-nat", "bridge-filter", "program"}
+var Drivers = []string{"nftables-firewall", "nftables-nat", "bridge-filter", "native-filter", "program"}
 
 // driverAttachments are how each driver's instances may be attached.
 var driverAttachments = map[string][]string{
 	"nftables-firewall": {"gateway"}, "nftables-nat": {"gateway"}, "bridge-filter": {"transparent"},
-	"program": {"label-aware-mpls", "label-aware-nsh"},
+	"native-filter": {"native"},
+	"program":       {"label-aware-mpls", "label-aware-nsh"},
 }
 
 // Kind is KindVnf.
@@ -43,7 +44,7 @@ func (v VnfSpec) check(f *Findings) {
 	f.atLeastZero("spec.loadPerMbps", v.LoadPerMbps)
 	switch possible := driverAttachments[v.Driver]; {
 	case v.Attachment == "":
-		f.Add("spec.attachment", "is missing", "write gateway or transparent, or for a program label-aware-mpls or label-aware-nsh")
+		f.Add("spec.attachment", "is missing", "write gateway, transparent or native, or for a program label-aware-mpls or label-aware-nsh")
 	case len(possible) > 0 && !slices.Contains(possible, v.Attachment):
 		f.Add("spec.attachment", fmt.Sprintf("the driver %s makes no instances of attachment %s", v.Driver, v.Attachment),
 			"write "+strings.Join(possible, " or "))

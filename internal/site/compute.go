@@ -249,16 +249,21 @@ func (c *computation) attachments(set *rules.RuleSet) []*rules.Attachment {
 func attachmentRule(a vnf.Attachment) *rules.Attachment {
 	kinds := map[vnf.Kind]rules.AttachmentKind{
 		vnf.Gateway: rules.AttachmentKind_ATTACHMENT_KIND_GATEWAY, vnf.Transparent: rules.AttachmentKind_ATTACHMENT_KIND_TRANSPARENT,
-		vnf.LabelAwareMpls: rules.AttachmentKind_ATTACHMENT_KIND_LABEL_AWARE_MPLS, vnf.LabelAwareNsh: rules.AttachmentKind_ATTACHMENT_KIND_LABEL_AWARE_NSH}
+		vnf.LabelAwareMpls: rules.AttachmentKind_ATTACHMENT_KIND_LABEL_AWARE_MPLS, vnf.LabelAwareNsh: rules.AttachmentKind_ATTACHMENT_KIND_LABEL_AWARE_NSH,
+		vnf.Native: rules.AttachmentKind_ATTACHMENT_KIND_NATIVE}
 	states := map[vnf.State]rules.AttachmentState{
 		vnf.Active:   rules.AttachmentState_ATTACHMENT_STATE_ACTIVE,
 		vnf.Draining: rules.AttachmentState_ATTACHMENT_STATE_DRAINING, vnf.Dead: rules.AttachmentState_ATTACHMENT_STATE_DEAD}
-	return &rules.Attachment{
+	rule := &rules.Attachment{
 		Id: a.ID, Vnf: a.VNF, Instance: a.Instance, Kind: kinds[a.Kind], State: states[a.State],
 		IngressPort: a.IngressPort, EgressPort: a.EgressPort, IngressMac: a.IngressMAC, EgressMac: a.EgressMAC,
 		IngressVlan: a.IngressVLAN, EgressVlan: a.EgressVLAN, Mtu: a.MTU,
 		ChainLabel: a.ChainLabel, EgressLabel: a.EgressLabel, Stage: a.Stage,
 	}
+	if a.Filter != nil {
+		rule.Function = &rules.Attachment_Filter{Filter: filterRule(a.Filter)}
+	}
+	return rule
 }
 
 func localTargets(set *rules.RuleSet) []*rules.LocalTarget {
@@ -367,7 +372,10 @@ func ports(f Forwarder, set *rules.RuleSet, instances []string) []*rules.Port {
 	var all []*rules.Port
 	for _, name := range append([]string{f.Interface}, sortedKeys(names)...) {
 		port := &rules.Port{Name: name, Device: &rules.Port_AfPacket{AfPacket: name}}
-		if f.Driver == "af_xdp" {
+		switch {
+		case vnf.IsNativePort(name):
+			port.Device = &rules.Port_Native{Native: &rules.NativePort{}}
+		case f.Driver == "af_xdp":
 			port.Device = &rules.Port_AfXdp{AfXdp: name}
 		}
 		all = append(all, port)

@@ -2,7 +2,11 @@
 // (paper section 3), and the agents that make, configure and watch instances at sites.
 package vnf
 
-import "net"
+import (
+	"net"
+	"net/netip"
+	"strings"
+)
 
 // Kind says how an instance exchanges packets with its forwarder.
 type Kind int
@@ -15,6 +19,8 @@ const (
 	// LabelAwareMpls instances read two MPLS labels before each packet, LabelAwareNsh instances a network service header.
 	LabelAwareMpls
 	LabelAwareNsh
+	// Native instances are functions in their forwarder's process, a bump between two ports of its memory.
+	Native
 )
 
 // LabelAware reports whether instances read the steering context themselves.
@@ -52,11 +58,45 @@ type Attachment struct {
 	State State
 	// Weight is the instance's; 0 for one that takes no new flows.
 	Weight uint32
-	// IngressPort and EgressPort are interfaces at the site's end; the same for gateways.
+	// IngressPort and EgressPort are interfaces at the site's end, or native ports; the same for gateways.
 	IngressPort, EgressPort string
 	// IngressMAC and EgressMAC are the instance's; empty when transparent.
 	IngressMAC, EgressMAC   net.HardwareAddr
 	IngressVLAN, EgressVLAN uint32
 	// MTU is the largest IP packet the instance takes, in bytes.
 	MTU uint32
+	// Filter is what a native instance does.
+	Filter *PacketFilter
 }
+
+// PacketFilter passes or drops packets one by one; the first rule that matches decides.
+type PacketFilter struct {
+	Rules []FilterRule
+	// AcceptForward and AcceptReverse say what becomes of packets that no rule speaks of.
+	AcceptForward, AcceptReverse bool
+}
+
+// FilterRule speaks of packets as they are. Empty lists hold for all.
+type FilterRule struct {
+	Sources, Destinations []netip.Prefix
+	// Protocols are IP protocol numbers.
+	Protocols        []uint32
+	DestinationPorts []PortRange
+	// Forward and Reverse are the directions along the chain that it speaks of.
+	Forward, Reverse bool
+	Accept           bool
+}
+
+// PortRange is from the first port to the last.
+type PortRange struct{ First, Last uint16 }
+
+// nativePort begins the names of native ports; no interface has such a name.
+const nativePort = "native:"
+
+// NativePorts are the ports of a native instance.
+func NativePorts(instance string) (ingress, egress string) {
+	return nativePort + instance + ":in", nativePort + instance + ":out"
+}
+
+// IsNativePort reports whether a port is memory of its forwarder.
+func IsNativePort(name string) bool { return strings.HasPrefix(name, nativePort) }

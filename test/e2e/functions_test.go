@@ -13,7 +13,7 @@ import (
 )
 
 // TestFirewallRulesDecide: of two ports that a chain takes, the firewall's rules let one through and drop the other, in the
-// stateful and in the transparent firewall; their own counters say so.
+// stateful, in the transparent and in the native firewall; their own counters say so.
 func TestFirewallRulesDecide(t *testing.T) {
 	const allowed, forbidden = 5401, 5402
 	l := useLaboratory(t)
@@ -26,7 +26,16 @@ func TestFirewallRulesDecide(t *testing.T) {
 		}
 		return nil // the echo server does not speak HTTP: that curl complains of it shows that it was reached
 	}
-	for vnf, machine := range map[string]string{"west": "west-1", "filter": "filter-east-1"} {
+	counted := func(machine string) func() error {
+		return func() error {
+			if accepted, dropped := l.ruleCounters(t, machine, allowed); accepted == 0 || dropped == 0 {
+				return fmt.Errorf("%s counts %d accepted and %d dropped packets", machine, accepted, dropped)
+			}
+			return nil
+		}
+	}
+	refused := func() error { return l.refusedByFilter(t, "edge-east") }
+	for vnf, isCounted := range map[string]func() error{"west": counted("west-1"), "filter": counted("filter-east-1"), "native": refused} {
 		t.Run(vnf, func(t *testing.T) {
 			function := func(port int) string {
 				return fmt.Sprintf(`{vnf: %s, options: {default: drop, rules: [{protocol: tcp, destinationPorts: ["%d"], verdict: accept}]}}`, vnf, port)
@@ -41,10 +50,7 @@ func TestFirewallRulesDecide(t *testing.T) {
 				if passes(forbidden) == nil {
 					t.Fatal("what the rules drop passes")
 				}
-				if accepted, dropped := l.ruleCounters(t, machine, allowed); accepted == 0 || dropped == 0 {
-					return fmt.Errorf("%s counts %d accepted and %d dropped packets", machine, accepted, dropped)
-				}
-				return nil
+				return isCounted()
 			})
 			// Other rules for the same chain: now the other port is let through.
 			c.vnfs = []string{function(forbidden)}
@@ -77,6 +83,16 @@ func (l *laboratory) ruleCounters(t testing.TB, machine string, port int) (accep
 		}
 	}
 	return accepted, dropped
+}
+
+// refusedByFilter is nil once the forwarders of a site have counted packets that a native filter dropped.
+func (l *laboratory) refusedByFilter(t testing.TB, site string) error {
+	t.Helper()
+	text := l.must(t, "get", "site", site, "-o", "json")
+	if !regexp.MustCompile(`"filter_refused": *"?[1-9]`).MatchString(text) {
+		return fmt.Errorf("no forwarder of %s counts what its filter drops:\n%s", site, text)
+	}
+	return nil
 }
 
 // TestVPNEdgeCarriesTraffic: users behind an edge of kind VPN reach the server through their chain, and answers reach them.

@@ -34,19 +34,21 @@ fn edge(port: &str, gateways: [&str; 2], direction: contract::Direction) -> cont
     }
 }
 
+/// The end of a stage where there is but one to choose.
+fn end(target: Target) -> Option<contract::StageEnd> {
+    Some(contract::StageEnd {
+        local: vec![contract::LocalTarget {
+            target: Some(target),
+            weight: 100,
+            prefixes: Vec::new(),
+        }],
+        remote: Vec::new(),
+    })
+}
+
 /// A chain of no VNFs between two edges.
 fn rules(device: fn(String) -> Device) -> contract::RuleSet {
     use contract::Direction::{Forward, Reverse};
-    let end = |name: &str| {
-        Some(contract::StageEnd {
-            local: vec![contract::LocalTarget {
-                target: Some(Target::Edge(name.into())),
-                weight: 100,
-                prefixes: Vec::new(),
-            }],
-            remote: Vec::new(),
-        })
-    };
     contract::RuleSet {
         generation: 1,
         site: "east".into(),
@@ -69,8 +71,8 @@ fn rules(device: fn(String) -> Device) -> contract::RuleSet {
             vnf_count: 0,
             stages: vec![contract::Stage {
                 number: 1,
-                upstream: end("lan"),
-                downstream: end("net"),
+                upstream: end(Target::Edge("lan".into())),
+                downstream: end(Target::Edge("net".into())),
             }],
             ..Default::default()
         }],
@@ -78,12 +80,63 @@ fn rules(device: fn(String) -> Device) -> contract::RuleSet {
     }
 }
 
+/// The same chain with a native filter in it, which passes everything but new UDP.
+fn filtered_rules() -> contract::RuleSet {
+    let mut set = rules(Device::AfPacket);
+    for name in ["filter-in", "filter-out"] {
+        set.ports.push(contract::Port {
+            name: name.into(),
+            device: Some(Device::Native(contract::NativePort {})),
+        });
+    }
+    let no_udp = contract::FilterRule {
+        r#match: Some(contract::Match {
+            protocols: vec![17],
+            ..Default::default()
+        }),
+        direction: contract::Direction::Forward.into(),
+        accept: false,
+    };
+    set.attachments.push(contract::Attachment {
+        id: "filter".into(),
+        vnf: "filter".into(),
+        instance: "filter-1".into(),
+        kind: contract::AttachmentKind::Native.into(),
+        state: contract::AttachmentState::Active.into(),
+        ingress_port: "filter-in".into(),
+        egress_port: "filter-out".into(),
+        ingress_vlan: 2,
+        egress_vlan: 2,
+        chain_label: 1000,
+        egress_label: 500,
+        stage: 1,
+        function: Some(contract::attachment::Function::Filter(
+            contract::PacketFilter {
+                rules: vec![no_udp],
+                accept_forward: true,
+                accept_reverse: true,
+            },
+        )),
+        ..Default::default()
+    });
+    let path = &mut set.paths[0];
+    path.vnf_count = 1;
+    let filter = || end(Target::Attachment("filter".into()));
+    let exit = std::mem::replace(&mut path.stages[0].downstream, filter());
+    path.stages.push(contract::Stage {
+        number: 2,
+        upstream: filter(),
+        downstream: exit,
+    });
+    set
+}
+
 /// Starts the forwarder, and a server in `internet`; returns when it answers. Nothing where the kernel has no such sockets.
-fn start(device: fn(String) -> Device) -> Option<[Background; 2]> {
+fn start(rules: &contract::RuleSet, more: &str) -> Option<[Background; 2]> {
     network::build_one();
-    fs::write("/run/rules.pb", rules(device).encode_to_vec()).expect("/run is writable");
+    fs::write("/run/rules.pb", rules.encode_to_vec()).expect("/run is writable");
     let forwarder = format!(
-        "{PROGRAM} --site east --name f1 --rules /run/rules.pb --status /run/status.pb --metrics off"
+        "{PROGRAM} --site east --name f1 --rules /run/rules.pb --status /run/status.pb --metrics off {more}"
     );
     let processes = [
         Background::start("east", &forwarder),
@@ -95,12 +148,16 @@ fn start(device: fn(String) -> Device) -> Option<[Background; 2]> {
         assert_eq!(status.refused, "");
         let without = |port: &contract::PortStatus| port.error.contains("not supported");
         unsupported = status.ports.iter().any(without);
-        unsupported || status.ports.len() == 2 && status.ports.iter().all(|port| port.up)
+        unsupported
+            || status.ports.len() == rules.ports.len() && status.ports.iter().all(|port| port.up)
     });
     if unsupported {
         eprintln!("skipped: this kernel has no such sockets");
         return None;
     }
+    eventually("the server listens", || {
+        inside("internet", "ss -Hltn sport = :5201").contains("5201")
+    });
     eventually("the other side answers", || {
         ["203.0.113.2", "2001:db8:2::2"]
             .iter()
@@ -140,14 +197,18 @@ fn checksum_errors(namespace: &str) -> u64 {
         .sum()
 }
 
-fn assert_transfers() {
-    // iperf3 ends when all is sent, and what is under way then is not counted.
+/// TCP in both directions. iperf3 ends when all is sent, and what is in its buffers then is not counted.
+fn assert_tcp_transfers() {
     const MOST: u64 = 1 << 20;
-    for arguments in ["-n 4M", "-n 4M -R"] {
+    for arguments in ["-n 4M -w 256K", "-n 4M -w 256K -R"] {
         for arrived in transfer(arguments) {
             assert!(arrived > MOST, "{arguments}: {arrived} bytes");
         }
     }
+}
+
+fn assert_transfers() {
+    assert_tcp_transfers();
     for arrived in transfer("-u -b 5M -l 1200 -t 1") {
         assert!(arrived > 0, "UDP");
     }
@@ -161,7 +222,7 @@ fn packet_sockets_pass_packets_of_several_segments_whole() {
     if !isolated("packet_sockets_pass_packets_of_several_segments_whole") {
         return;
     }
-    let Some(_processes) = start(Device::AfPacket) else {
+    let Some(_processes) = start(&rules(Device::AfPacket), "") else {
         panic!("packet sockets are everywhere");
     };
     assert_transfers();
@@ -194,8 +255,45 @@ fn af_xdp_finishes_the_checksums_that_veth_leaves() {
     if !isolated("af_xdp_finishes_the_checksums_that_veth_leaves") {
         return;
     }
-    let Some(_processes) = start(Device::AfXdp) else {
+    let Some(_processes) = start(&rules(Device::AfXdp), "") else {
         return;
     };
     assert_transfers();
+}
+
+#[test]
+fn a_native_filter_passes_what_it_may() {
+    if isolated("a_native_filter_passes_what_it_may") {
+        filters("");
+    }
+}
+
+#[test]
+fn a_native_filter_is_with_every_worker() {
+    if isolated("a_native_filter_is_with_every_worker") {
+        filters("--workers 2");
+    }
+}
+
+fn filters(more: &str) {
+    let Some(_processes) = start(&filtered_rules(), more) else {
+        panic!("packet sockets are everywhere");
+    };
+    assert!(!status().drops.contains_key("filter_refused"));
+    assert_tcp_transfers();
+    let (passes, _) = succeeds(
+        "office",
+        "timeout 5 iperf3 --connect-timeout 2000 -c 203.0.113.2 -u -b 1M -t 1",
+    );
+    assert!(!passes, "UDP is not to pass");
+    eventually("what the filter drops is counted", || {
+        status().drops.get("filter_refused").is_some_and(|&n| n > 0)
+    });
+    let last = status();
+    for name in ["filter-in", "filter-out"] {
+        let port = last.ports.iter().find(|port| port.name == name);
+        let port = port.expect("it is listed");
+        assert!(port.received_packets > 100 && port.sent_packets > 100);
+        assert_eq!(port.send_failures, 0, "{name}");
+    }
 }

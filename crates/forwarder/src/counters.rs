@@ -64,6 +64,8 @@ named! {
         AttachmentUnknown = "attachment_unknown",
         /// A group or link-local packet from a VNF.
         AttachmentMulticast = "attachment_multicast",
+        /// A native packet filter does not let it pass.
+        FilterRefused = "filter_refused",
         /// Neither IP nor anything else that is read from edges and VNFs.
         NotIp = "not_ip",
         /// Nobody to choose at the end of the stage.

@@ -202,7 +202,9 @@ impl Exit {
         let length = ethernet::Header::write(&mut header, way.mac, port.mac, way.vlan, 0);
         let (kind, context) = match attachment.kind {
             AttachmentKind::LabelAware(context) => (ExitKind::Encoded, context_length(context)),
-            AttachmentKind::Gateway | AttachmentKind::Transparent => (ExitKind::Attachment, 0),
+            AttachmentKind::Gateway | AttachmentKind::Transparent | AttachmentKind::Native => {
+                (ExitKind::Attachment, 0)
+            }
         };
         Exit {
             header,

@@ -40,6 +40,7 @@ mod housekeeping;
 pub mod latency;
 pub mod local;
 pub mod metrics;
+pub mod native;
 pub mod neighbours;
 mod output;
 pub mod pipeline;

@@ -4,8 +4,9 @@
 //! has one queue, which belongs to one worker, a different one for each port in turn.
 
 use crate::handover::PortWorkers;
+use crate::native;
 use contracts::forwarder::{self as contract, port::Device};
-use dpdk::{Pool, Port};
+use dpdk::{Mbuf, Pool, Port};
 use packet_socket::{Socket, interface_index};
 use std::collections::HashMap;
 use wire::MacAddress;
@@ -22,6 +23,8 @@ pub enum Queue {
     AfXdp(dpdk::Queue),
     /// A Linux interface, through a packet socket that deals with its offloads.
     Socket(Socket),
+    /// An end of functions in this process.
+    Native(native::End<Mbuf>),
 }
 
 impl Queue {
@@ -30,6 +33,7 @@ impl Queue {
         match self {
             Queue::Device(queue) | Queue::AfXdp(queue) => queue.overruns(),
             Queue::Socket(socket) => socket.overruns(),
+            Queue::Native(_) => 0,
         }
     }
 }
@@ -59,13 +63,14 @@ struct OpenPort {
 enum Opened {
     Device(Port),
     Socket(MacAddress),
+    Native(MacAddress),
 }
 
 impl Opened {
     fn mac(&self) -> MacAddress {
         match self {
             Opened::Device(port) => MacAddress(port.mac()),
-            Opened::Socket(mac) => *mac,
+            Opened::Socket(mac) | Opened::Native(mac) => *mac,
         }
     }
 }
@@ -110,7 +115,7 @@ impl Ports {
             if !keep && let Some(old) = self.open.remove(&name) {
                 change.closing.extend(old.port.map(|port| match port {
                     Opened::Device(port) => (name, Some(port)),
-                    Opened::Socket(_) => (name, None),
+                    Opened::Socket(_) | Opened::Native(_) => (name, None),
                 }));
             }
         }
@@ -155,14 +160,16 @@ impl Ports {
     }
 
     fn open_device(&self, device: &Device) -> Result<(Opened, Vec<Queue>), String> {
-        if let Device::AfPacket(interface) = device {
-            let sockets = Socket::open_group(interface, self.workers);
-            let sockets = sockets.map_err(|error| error.to_string())?;
-            let mac = sockets.first().map(|socket| socket.interface().mac);
-            let queues = sockets.into_iter().map(Queue::Socket).collect();
-            return Ok((Opened::Socket(mac.unwrap_or_default()), queues));
-        }
-        let devargs = devargs(device, self.opened);
+        let devargs = match device {
+            Device::AfXdp(interface) => format!("net_af_xdp{},iface={interface}", self.opened),
+            Device::VhostUser(path) => format!("net_vhost{},iface={path},client=1", self.opened),
+            Device::Devargs(devargs) => devargs.clone(),
+            Device::Native(_) => {
+                let queues = (0..self.workers).map(|_| Queue::Native(native::End::default()));
+                return Ok((Opened::Native(native_mac(self.opened)), queues.collect()));
+            }
+            Device::AfPacket(interface) => return self.open_sockets(interface),
+        };
         let (port, queues) =
             Port::open_spread(&devargs, &self.pool, self.workers as u16, DESCRIPTORS)
                 .map_err(|error| error.to_string())?;
@@ -172,6 +179,14 @@ impl Ports {
         };
         let queues = queues.into_iter().map(kind).collect();
         Ok((Opened::Device(port), queues))
+    }
+
+    fn open_sockets(&self, interface: &str) -> Result<(Opened, Vec<Queue>), String> {
+        let sockets = Socket::open_group(interface, self.workers);
+        let sockets = sockets.map_err(|error| error.to_string())?;
+        let mac = sockets.first().map(|socket| socket.interface().mac);
+        let queues = sockets.into_iter().map(Queue::Socket).collect();
+        Ok((Opened::Socket(mac.unwrap_or_default()), queues))
     }
 
     /// Who has a queue of each listed port.
@@ -226,7 +241,7 @@ impl OpenPort {
 fn interface(device: &Device) -> Option<&str> {
     match device {
         Device::AfPacket(interface) | Device::AfXdp(interface) => Some(interface),
-        Device::Devargs(_) | Device::VhostUser(_) => None,
+        Device::Devargs(_) | Device::VhostUser(_) | Device::Native(_) => None,
     }
 }
 
@@ -234,11 +249,8 @@ fn index(device: &Device) -> Option<u32> {
     interface_index(interface(device)?)
 }
 
-fn devargs(device: &Device, number: u64) -> String {
-    match device {
-        Device::AfPacket(interface) => format!("net_af_packet{number},iface={interface}"),
-        Device::AfXdp(interface) => format!("net_af_xdp{number},iface={interface}"),
-        Device::VhostUser(path) => format!("net_vhost{number},iface={path},client=1"),
-        Device::Devargs(devargs) => devargs.clone(),
-    }
+/// A locally administered Ethernet address, its own for each port.
+fn native_mac(number: u64) -> MacAddress {
+    let [.., a, b, c, d] = number.to_be_bytes();
+    MacAddress([2, 0, a, b, c, d])
 }

@@ -8,6 +8,7 @@ mod compile;
 mod error;
 mod fields;
 mod hop;
+mod matching;
 
 pub use classifier::{Classified, Classifier};
 pub use compile::compile;
@@ -15,6 +16,9 @@ pub use error::RuleError;
 pub use hop::{
     AttachmentHop, AttachmentKind, AttachmentState, Context, EdgeHop, Hop, PeerHop, Side,
 };
+pub use matching::Matching;
+#[cfg(test)]
+pub(crate) use matching::matching;
 
 use crate::prefix::Prefix;
 use crate::registry::{HopId, PlaceId};

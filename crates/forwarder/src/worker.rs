@@ -17,6 +17,7 @@ use crate::counters::Drop;
 use crate::exchange;
 use crate::handover::{Bell, Handover, PortWorkers};
 use crate::latency::{Latency, Timer};
+use crate::native;
 use crate::pipeline::{Errand, Output, Pipeline};
 use crate::ports::Queue;
 use crate::probe;
@@ -220,6 +221,10 @@ impl Worker {
     /// Sends frames by a port, or has a worker send them that has a queue of it.
     #[inline]
     fn send(&mut self, index: usize, frames: &mut Vec<Mbuf>) {
+        let queue = self.ports.get(index).and_then(|port| port.queue.as_ref());
+        if let Some(Queue::Native(_)) = queue {
+            return self.pass(index, frames);
+        }
         let port = self.ports.get_mut(index);
         let own = port.and_then(|port| Some((port.queue.as_mut()?, &mut port.count)));
         let mut count = frames.len();
@@ -244,6 +249,35 @@ impl Worker {
         frames.clear();
         for _ in sent..count {
             self.pipeline.counters.drop(Drop::PortFull.into());
+        }
+    }
+
+    /// Has frames pass the native functions at a port; they come in where the functions let them out.
+    fn pass(&mut self, index: usize, frames: &mut Vec<Mbuf>) {
+        for frame in frames.drain(..) {
+            let bytes = frame.data().len() as u64;
+            let passed =
+                native::pass(&self.rules, index, frame.data()).and_then(|other| {
+                    match self
+                        .ports
+                        .get_mut(other)
+                        .and_then(|port| port.queue.as_mut())
+                    {
+                        Some(Queue::Native(end)) => end.put(frame),
+                        _ => Err(Drop::HopGone),
+                    }
+                });
+            let count = &mut self.ports[index].count;
+            match passed {
+                Err(Drop::PortFull) => count.send_failures += 1,
+                _ => {
+                    count.sent_packets += 1;
+                    count.sent_bytes += bytes;
+                }
+            }
+            if let Err(drop) = passed {
+                self.pipeline.counters.drop(drop.into());
+            }
         }
     }
 
@@ -413,7 +447,7 @@ impl Worker {
     fn all_wake(&self) -> bool {
         self.ports
             .iter()
-            .all(|port| matches!(port.queue, None | Some(Queue::Socket(_))))
+            .all(|port| matches!(port.queue, None | Some(Queue::Socket(_) | Queue::Native(_))))
     }
 
     /// Sleeps until a port has packets, a command or another worker's frame comes, or the clock must go on.

@@ -15,7 +15,7 @@ type driver struct {
 	kind vnf.Kind
 	// configure reads a place's options into its slot.
 	configure func(s *slot, options *structpb.Struct, declared []*api.VnfOption) error
-	// ruleset is the text for nft that makes the instance do its work; nil where a program does it.
+	// ruleset is the text for nft that makes the instance do its work; nil where a program or the forwarder does it.
 	ruleset func(slots []slot) string
 	// translates says that each place needs an address of the deployment's pool.
 	translates bool
@@ -26,6 +26,7 @@ var drivers = map[string]*driver{
 	"nftables-firewall": {kind: vnf.Gateway, configure: configureFilter, ruleset: filterRuleset},
 	"nftables-nat":      {kind: vnf.Gateway, configure: configureNothing, ruleset: natRuleset, translates: true},
 	"bridge-filter":     {kind: vnf.Transparent, configure: configureFilter, ruleset: bridgeRuleset},
+	"native-filter":     {kind: vnf.Native, configure: configureFilter},
 }
 
 // programDrivers are those of the operator's programs, by what their VNF's catalogue entry says of them.

@@ -47,6 +47,7 @@ type instance struct {
 	mac      net.HardwareAddr // of a label-aware instance's link
 	placed   map[vnf.Place]bool
 	problems map[vnf.Place]string
+	filters  map[int]*vnf.PacketFilter // of a native instance, by index
 }
 
 const (
@@ -82,6 +83,9 @@ func (in *instance) tryStep(ctx context.Context, site *hostnet.Namespace, r *rec
 	if driver == nil {
 		return fmt.Errorf("no driver %q of attachment %s; use one of %s", in.deployment.Driver, in.deployment.Attachment,
 			strings.Join(chain.Drivers, ", "))
+	}
+	if driver.kind == vnf.Native {
+		return in.serveNative(ctx, r, driver, placements)
 	}
 	if in.handle != nil && !in.handle.Current() {
 		if err := in.program.end(in.handle); err != nil { // it would go on in what was the namespace
@@ -163,10 +167,32 @@ func (in *instance) build(site, namespace *hostnet.Namespace, d *driver) error {
 
 // serve makes interfaces and rules for the placements, and keeps those of others until they are removed.
 func (in *instance) serve(ctx context.Context, namespace *hostnet.Namespace, d *driver, r *records, placements []Placement) error {
+	placed, err := in.place(ctx, d, r, placements)
+	if err != nil {
+		return err
+	}
+	var slots []slot
+	for _, s := range placed {
+		if err := in.pair(namespace, d, s.record); err != nil {
+			in.problems[s.record.Place] = fmt.Sprintf("instance %s: %v", in.name, err)
+			delete(in.placed, s.record.Place)
+			continue
+		}
+		slots = append(slots, s)
+	}
+	if d.kind.LabelAware() {
+		in.noteVisits(r)
+		return in.program.run(namespace, d.kind, r.of(in.name), in.deployment.Options)
+	}
+	return in.apply(ctx, namespace, d.ruleset(slots))
+}
+
+// place finds or makes the records of the placements, and reads the options of all that the instance has.
+func (in *instance) place(ctx context.Context, d *driver, r *records, placements []Placement) ([]slot, error) {
 	in.placed, in.problems = map[vnf.Place]bool{}, map[vnf.Place]string{}
 	addresses, err := parsePool(in.deployment.Pool)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, p := range placements {
 		one, err := r.obtain(ctx, in.name, p, d, addresses)
@@ -181,24 +207,15 @@ func (in *instance) serve(ctx context.Context, namespace *hostnet.Namespace, d *
 	}
 	var slots []slot
 	for _, one := range r.of(in.name) {
-		s := slot{index: one.Index, source: one.Source, vlan: vlanOf(one.Index)}
+		s := slot{record: one, index: one.Index, source: one.Source, vlan: vlanOf(one.Index)}
 		if err := d.configure(&s, one.options(), in.deployment.Options); err != nil {
 			in.problems[one.Place] = fmt.Sprintf("options of VNF %s: %v", in.deployment.VNF, err)
 			delete(in.placed, one.Place)
 			continue
 		}
-		if err := in.pair(namespace, d, one); err != nil {
-			in.problems[one.Place] = fmt.Sprintf("instance %s: %v", in.name, err)
-			delete(in.placed, one.Place)
-			continue
-		}
 		slots = append(slots, s)
 	}
-	if d.kind.LabelAware() {
-		in.noteVisits(r)
-		return in.program.run(namespace, d.kind, r.of(in.name), in.deployment.Options)
-	}
-	return in.apply(ctx, namespace, d.ruleset(slots))
+	return slots, nil
 }
 
 func (in *instance) pair(namespace *hostnet.Namespace, d *driver, one *record) error {
@@ -360,6 +377,9 @@ func (in *instance) status() Status {
 		s.Ports = append(s.Ports, port)
 	}
 	slices.Sort(s.Ports)
+	if d := driverOf(in.deployment); d != nil && d.kind == vnf.Native {
+		s.Namespace = "" // it is in its forwarder
+	}
 	if in.retired {
 		s.Weight = 0
 	}
@@ -384,6 +404,10 @@ func (in *instance) attachments(r *records) []vnf.Attachment {
 		a := vnf.Attachment{ID: one.attachmentID(), Instance: in.name, Forwarder: in.forwarder, Place: one.Place, Kind: d.kind,
 			State: vnf.Active, Weight: in.status().Weight, MTU: linkMTU}
 		switch {
+		case d.kind == vnf.Native:
+			a.IngressPort, a.EgressPort = vnf.NativePorts(in.name)
+			a.IngressVLAN, a.EgressVLAN = uint32(vlanOf(one.Index)), uint32(vlanOf(one.Index))
+			a.Filter = in.filters[one.Index]
 		case d.kind == vnf.Transparent:
 			a.IngressPort, a.EgressPort = in.ports[ingressLink], in.ports[egressLink]
 			a.IngressVLAN, a.EgressVLAN = uint32(vlanOf(one.Index)), uint32(vlanOf(one.Index))

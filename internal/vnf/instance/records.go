@@ -144,7 +144,7 @@ func (r *records) obtain(ctx context.Context, instance string, p Placement, d *d
 		}
 	}
 	limit := 65535 // zones have 16 bits
-	if d.kind == vnf.Transparent {
+	if d.kind == vnf.Transparent || d.kind == vnf.Native {
 		limit = largestTransparentIndex
 	}
 	if one.Index > limit {

@@ -11,6 +11,7 @@ import (
 
 // slot is a place in an instance with all that its rules need.
 type slot struct {
+	record *record
 	index  int
 	filter filterOptions
 	// source is the address that a NAT puts in, per place; invalid where the instance is none.

@@ -86,7 +86,7 @@ pub struct Underlay {
 pub struct Port {
     #[prost(string, tag = "1")]
     pub name: ::prost::alloc::string::String,
-    #[prost(oneof = "port::Device", tags = "2, 3, 4, 5")]
+    #[prost(oneof = "port::Device", tags = "2, 3, 4, 5, 6")]
     pub device: ::core::option::Option<port::Device>,
 }
 /// Nested message and enum types in `Port`.
@@ -106,8 +106,14 @@ pub mod port {
         /// (vhost-user; the forwarder connects, and again when either side has been away).
         #[prost(string, tag = "5")]
         VhostUser(::prost::alloc::string::String),
+        /// An end of functions in the forwarder's own process: of the native attachments that name this port.
+        #[prost(message, tag = "6")]
+        Native(super::NativePort),
     }
 }
+/// NativePort is memory of the forwarder: what goes out of it passes a native function and comes in at the function's other port.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NativePort {}
 /// Peer is another forwarder.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Peer {
@@ -129,7 +135,7 @@ pub struct Peer {
 /// Attachment is one VNF instance's pair of interfaces for one service path and
 /// stage. For VNFs that know no labels the interface a packet leaves by names its
 /// service path, direction and next stage, so the pair is unique to the path.
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Attachment {
     /// Unique in the rule set.
     #[prost(string, tag = "1")]
@@ -174,6 +180,41 @@ pub struct Attachment {
     /// Another forwarder takes the packets that the instance sends. This one only gives it packets.
     #[prost(bool, tag = "16")]
     pub passive: bool,
+    /// What a native instance does at this place.
+    #[prost(oneof = "attachment::Function", tags = "17")]
+    pub function: ::core::option::Option<attachment::Function>,
+}
+/// Nested message and enum types in `Attachment`.
+pub mod attachment {
+    /// What a native instance does at this place.
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Function {
+        #[prost(message, tag = "17")]
+        Filter(super::PacketFilter),
+    }
+}
+/// PacketFilter is a native function without state: it passes or drops each packet by itself.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct PacketFilter {
+    /// The first that matches decides.
+    #[prost(message, repeated, tag = "1")]
+    pub rules: ::prost::alloc::vec::Vec<FilterRule>,
+    /// What becomes of packets that none matches, by direction along the chain.
+    #[prost(bool, tag = "2")]
+    pub accept_forward: bool,
+    #[prost(bool, tag = "3")]
+    pub accept_reverse: bool,
+}
+/// FilterRule speaks of packets as they are, in either direction.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct FilterRule {
+    #[prost(message, optional, tag = "1")]
+    pub r#match: ::core::option::Option<Match>,
+    /// Of this direction alone; unspecified: of both.
+    #[prost(enumeration = "Direction", tag = "2")]
+    pub direction: i32,
+    #[prost(bool, tag = "3")]
+    pub accept: bool,
 }
 /// Edge is an edge instance: where a customer's packets enter and leave.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -397,6 +438,8 @@ pub enum AttachmentKind {
     LabelAwareMpls = 3,
     /// The VNF sees NSH (RFC 8300, MD type 1) on a port that many paths share, and decrements the service index.
     LabelAwareNsh = 4,
+    /// A function in the forwarder's own process, between two native ports; VLANs tell the places of an instance apart.
+    Native = 5,
 }
 impl AttachmentKind {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -410,6 +453,7 @@ impl AttachmentKind {
             Self::Transparent => "ATTACHMENT_KIND_TRANSPARENT",
             Self::LabelAwareMpls => "ATTACHMENT_KIND_LABEL_AWARE_MPLS",
             Self::LabelAwareNsh => "ATTACHMENT_KIND_LABEL_AWARE_NSH",
+            Self::Native => "ATTACHMENT_KIND_NATIVE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -420,6 +464,7 @@ impl AttachmentKind {
             "ATTACHMENT_KIND_TRANSPARENT" => Some(Self::Transparent),
             "ATTACHMENT_KIND_LABEL_AWARE_MPLS" => Some(Self::LabelAwareMpls),
             "ATTACHMENT_KIND_LABEL_AWARE_NSH" => Some(Self::LabelAwareNsh),
+            "ATTACHMENT_KIND_NATIVE" => Some(Self::Native),
             _ => None,
         }
     }

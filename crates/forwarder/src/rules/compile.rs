@@ -1,3 +1,4 @@
+mod functions;
 mod moved;
 mod paths;
 
@@ -280,6 +281,8 @@ impl<'a> Compiler<'a> {
                 ),
             ];
             let kind = hop.kind;
+            // A native function is in every forwarder: packets go in and come out in one.
+            let passive = attachment.passive && kind != AttachmentKind::Native;
             let (chain, egress) = (
                 even_label(&format!("{field}.chain_label"), attachment.chain_label)?,
                 label(&format!("{field}.egress_label"), attachment.egress_label)?,
@@ -293,14 +296,16 @@ impl<'a> Compiler<'a> {
             )?;
             for (side, port, vlan, mac) in sides {
                 let port = &mut self.rules.ports[port];
-                if attachment.passive {
+                if passive {
                     port.has_passive = true;
                     continue;
                 }
                 port.has_attachments = true;
                 let other = match kind {
                     AttachmentKind::Gateway => port.gateways.insert((vlan, mac), (id, side)),
-                    AttachmentKind::Transparent => port.transparent.insert(vlan, (id, side)),
+                    AttachmentKind::Transparent | AttachmentKind::Native => {
+                        port.transparent.insert(vlan, (id, side))
+                    }
                     AttachmentKind::LabelAware(_) => {
                         let labelled = Labelled {
                             vlan,
@@ -337,6 +342,7 @@ impl<'a> Compiler<'a> {
             contract::AttachmentKind::Transparent => AttachmentKind::Transparent,
             contract::AttachmentKind::LabelAwareMpls => AttachmentKind::LabelAware(Context::Mpls),
             contract::AttachmentKind::LabelAwareNsh => AttachmentKind::LabelAware(Context::Nsh),
+            contract::AttachmentKind::Native => AttachmentKind::Native,
             contract::AttachmentKind::Unspecified => {
                 return Err(RuleError::new(format!("{field}.kind"), "give a kind"));
             }
@@ -351,13 +357,14 @@ impl<'a> Compiler<'a> {
         };
         let ingress_port = self.port(&format!("{field}.ingress_port"), &attachment.ingress_port)?;
         let egress_port = self.port(&format!("{field}.egress_port"), &attachment.egress_port)?;
+        let function = self.function(field, attachment, kind, (ingress_port, egress_port))?;
         let (ingress_mac, egress_mac) = match kind {
             AttachmentKind::Gateway | AttachmentKind::LabelAware(_) => (
                 mac(&format!("{field}.ingress_mac"), &attachment.ingress_mac)?,
                 mac(&format!("{field}.egress_mac"), &attachment.egress_mac)?,
             ),
             // A frame is addressed to the port it comes out at, so that a learning bridge passes it.
-            AttachmentKind::Transparent => (
+            AttachmentKind::Transparent | AttachmentKind::Native => (
                 self.rules.ports[egress_port].mac,
                 self.rules.ports[ingress_port].mac,
             ),
@@ -380,6 +387,7 @@ impl<'a> Compiler<'a> {
             vnf: attachment.vnf.clone(),
             instance: attachment.instance.clone(),
             kind,
+            function,
             state,
             ingress_port,
             egress_port,

@@ -144,7 +144,7 @@ pub fn device(field: &str, device: Option<&Device>) -> Result<()> {
     match device {
         None => Err(RuleError::new(
             field,
-            "give a device: af_packet, af_xdp, vhost_user or devargs",
+            "give a device: af_packet, af_xdp, vhost_user, devargs or native",
         )),
         Some(Device::AfPacket(interface)) if !is_interface(interface) => {
             wrong("af_packet", format!("{interface:?} is no interface name"))

@@ -1,4 +1,5 @@
 use super::Classifier;
+use crate::native::Function;
 use crate::prefix::Prefix;
 use crate::registry::PlaceId;
 use std::net::IpAddr;
@@ -34,6 +35,8 @@ pub enum AttachmentKind {
     Gateway,
     /// Bump in the wire.
     Transparent,
+    /// A function in this process, between two native ports.
+    Native,
     /// It reads the steering context, on a port that many paths share.
     LabelAware(Context),
 }
@@ -78,6 +81,8 @@ pub struct AttachmentHop {
     pub instance: String,
     /// How packets are exchanged.
     pub kind: AttachmentKind,
+    /// What it does, where it is native.
+    pub function: Option<Function>,
     /// What connections it gets.
     pub state: AttachmentState,
     /// Port of the ingress side, position in the rules.

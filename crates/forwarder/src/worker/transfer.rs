@@ -52,6 +52,7 @@ impl Transfer {
                 received
             }
             Queue::Socket(socket) => self.rooms.receive(socket, burst, counters),
+            Queue::Native(end) => end.receive(burst),
         }
     }
 
@@ -111,6 +112,7 @@ impl Transfer {
         match queue {
             Queue::Device(queue) | Queue::AfXdp(queue) => queue.send(frames),
             Queue::Socket(socket) => send_by_socket(socket, frames),
+            Queue::Native(_) => 0, // has frames pass by its functions, see Worker::pass
         }
     }
 }

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use wire::{FiveTuple, MacAddress, ParseError, checksum, ethernet, ipv4, ipv6, tcp};
 
 /// Counters that no frame given to the pipeline raises, and who raises them.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 12] = [
     (
         "port_full",
         "sending: a device or socket that takes no more",
@@ -30,6 +30,7 @@ const ELSEWHERE: [(&str, &str); 11] = [
         "receiving by packet sockets: an offload of no known kind",
     ),
     ("handover_full", "handing over to another worker"),
+    ("filter_refused", "native functions, behind their ports"),
     (
         "path_unidentified",
         "rules in which somebody speaks NSH and a path has no identifier are refused",

@@ -17,6 +17,27 @@ fn problem(set: &contract::RuleSet) -> Option<String> {
         .map(|error| error.to_string())
 }
 
+/// Makes the first attachment a native one, between ports of its own.
+fn native(set: &mut contract::RuleSet) {
+    for name in ["in", "out"] {
+        set.ports.push(contract::Port {
+            name: name.into(),
+            device: Some(Device::Native(contract::NativePort {})),
+        });
+    }
+    let attachment = &mut set.attachments[0];
+    attachment.kind = contract::AttachmentKind::Native.into();
+    (attachment.ingress_port, attachment.egress_port) = ("in".into(), "out".into());
+    attachment.function = Some(contract::attachment::Function::Filter(Default::default()));
+}
+
+#[test]
+fn a_native_attachment_is_right() {
+    let mut set = right();
+    native(&mut set);
+    assert_eq!(problem(&set), None);
+}
+
 type Change = fn(&mut contract::RuleSet);
 
 const WRONG: &[(&str, &str, Change)] = &[
@@ -201,6 +222,62 @@ const WRONG: &[(&str, &str, Change)] = &[
         "paths[0].nsh_reverse_path",
         "is another service path's too",
         |set| set.paths[0].nsh_reverse_path = set.paths[0].nsh_forward_path,
+    ),
+    (
+        "attachments[0].ingress_port",
+        "a native attachment needs native ports",
+        |set| set.attachments[0].kind = contract::AttachmentKind::Native.into(),
+    ),
+    (
+        "attachments[0].ingress_port",
+        "only native attachments have native ports",
+        |set| {
+            native(set);
+            set.attachments[0].kind = contract::AttachmentKind::Gateway.into();
+        },
+    ),
+    (
+        "attachments[0].filter",
+        "a native attachment needs a function",
+        |set| {
+            native(set);
+            set.attachments[0].function = None;
+        },
+    ),
+    (
+        "attachments[0].filter",
+        "only native attachments have functions",
+        |set| {
+            set.attachments[0].function =
+                Some(contract::attachment::Function::Filter(Default::default()));
+        },
+    ),
+    (
+        "attachments[0].egress_port",
+        "a native attachment needs two ports",
+        |set| {
+            native(set);
+            set.attachments[0].egress_port = "in".into();
+        },
+    ),
+    (
+        "attachments[0].filter.rules[0].match.protocols[0]",
+        "256 is no IP protocol number",
+        |set| {
+            native(set);
+            set.attachments[0].function = Some(contract::attachment::Function::Filter(
+                contract::PacketFilter {
+                    rules: vec![contract::FilterRule {
+                        r#match: Some(contract::Match {
+                            protocols: vec![256],
+                            ..Default::default()
+                        }),
+                        ..Default::default()
+                    }],
+                    ..Default::default()
+                },
+            ));
+        },
     ),
     ("attachments[0].state", "give a state", |set| {
         set.attachments[0].state = 0

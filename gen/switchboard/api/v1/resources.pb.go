@@ -145,6 +145,8 @@ const (
 	// The VNF reads which path and stage a packet is at: two MPLS labels (RFC 3032), or NSH (RFC 8300), before the packet.
 	Attachment_ATTACHMENT_LABEL_AWARE_MPLS Attachment = 3
 	Attachment_ATTACHMENT_LABEL_AWARE_NSH  Attachment = 4
+	// The VNF is a function of the forwarders themselves, in their own process.
+	Attachment_ATTACHMENT_NATIVE Attachment = 5
 )
 
 // Enum value maps for Attachment.
@@ -155,6 +157,7 @@ var (
 		2: "ATTACHMENT_TRANSPARENT",
 		3: "ATTACHMENT_LABEL_AWARE_MPLS",
 		4: "ATTACHMENT_LABEL_AWARE_NSH",
+		5: "ATTACHMENT_NATIVE",
 	}
 	Attachment_value = map[string]int32{
 		"ATTACHMENT_UNSPECIFIED":      0,
@@ -162,6 +165,7 @@ var (
 		"ATTACHMENT_TRANSPARENT":      2,
 		"ATTACHMENT_LABEL_AWARE_MPLS": 3,
 		"ATTACHMENT_LABEL_AWARE_NSH":  4,
+		"ATTACHMENT_NATIVE":           5,
 	}
 )
 
@@ -1290,8 +1294,8 @@ type VnfSpec struct {
 	Options     []*VnfOption  `protobuf:"bytes,3,rep,name=options,proto3" json:"options,omitempty"`
 	Behaviour   *VnfBehaviour `protobuf:"bytes,4,opt,name=behaviour,proto3" json:"behaviour,omitempty"`
 	Attachment  Attachment    `protobuf:"varint,5,opt,name=attachment,proto3,enum=switchboard.api.v1.Attachment" json:"attachment,omitempty"`
-	// What makes and configures instances: "nftables-firewall", "nftables-nat", "bridge-filter", or "program", a program
-	// of the operator that each site's configuration names.
+	// What makes and configures instances: "nftables-firewall", "nftables-nat", "bridge-filter", "native-filter", or "program", a
+	// program of the operator that each site's configuration names.
 	Driver string `protobuf:"bytes,6,opt,name=driver,proto3" json:"driver,omitempty"`
 	// Site whose bus server the service's controller uses.
 	ControllerSite string `protobuf:"bytes,7,opt,name=controller_site,json=controllerSite,proto3" json:"controller_site,omitempty"`
@@ -3375,14 +3379,15 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\x19ENCAPSULATION_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ENCAPSULATION_VXLAN_MPLS\x10\x01\x12\x1f\n" +
 	"\x1bENCAPSULATION_VXLAN_GPE_NSH\x10\x02\x12\x1d\n" +
-	"\x19ENCAPSULATION_MPLS_IN_UDP\x10\x03*\x9d\x01\n" +
+	"\x19ENCAPSULATION_MPLS_IN_UDP\x10\x03*\xb4\x01\n" +
 	"\n" +
 	"Attachment\x12\x1a\n" +
 	"\x16ATTACHMENT_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12ATTACHMENT_GATEWAY\x10\x01\x12\x1a\n" +
 	"\x16ATTACHMENT_TRANSPARENT\x10\x02\x12\x1f\n" +
 	"\x1bATTACHMENT_LABEL_AWARE_MPLS\x10\x03\x12\x1e\n" +
-	"\x1aATTACHMENT_LABEL_AWARE_NSH\x10\x04*\xa0\x02\n" +
+	"\x1aATTACHMENT_LABEL_AWARE_NSH\x10\x04\x12\x15\n" +
+	"\x11ATTACHMENT_NATIVE\x10\x05*\xa0\x02\n" +
 	"\rVnfOptionType\x12\x1f\n" +
 	"\x1bVNF_OPTION_TYPE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16VNF_OPTION_TYPE_STRING\x10\x01\x12\x1b\n" +

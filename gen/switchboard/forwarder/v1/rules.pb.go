@@ -95,6 +95,8 @@ const (
 	AttachmentKind_ATTACHMENT_KIND_LABEL_AWARE_MPLS AttachmentKind = 3
 	// The VNF sees NSH (RFC 8300, MD type 1) on a port that many paths share, and decrements the service index.
 	AttachmentKind_ATTACHMENT_KIND_LABEL_AWARE_NSH AttachmentKind = 4
+	// A function in the forwarder's own process, between two native ports; VLANs tell the places of an instance apart.
+	AttachmentKind_ATTACHMENT_KIND_NATIVE AttachmentKind = 5
 )
 
 // Enum value maps for AttachmentKind.
@@ -105,6 +107,7 @@ var (
 		2: "ATTACHMENT_KIND_TRANSPARENT",
 		3: "ATTACHMENT_KIND_LABEL_AWARE_MPLS",
 		4: "ATTACHMENT_KIND_LABEL_AWARE_NSH",
+		5: "ATTACHMENT_KIND_NATIVE",
 	}
 	AttachmentKind_value = map[string]int32{
 		"ATTACHMENT_KIND_UNSPECIFIED":      0,
@@ -112,6 +115,7 @@ var (
 		"ATTACHMENT_KIND_TRANSPARENT":      2,
 		"ATTACHMENT_KIND_LABEL_AWARE_MPLS": 3,
 		"ATTACHMENT_KIND_LABEL_AWARE_NSH":  4,
+		"ATTACHMENT_KIND_NATIVE":           5,
 	}
 )
 
@@ -653,6 +657,7 @@ type Port struct {
 	//	*Port_AfXdp
 	//	*Port_Devargs
 	//	*Port_VhostUser
+	//	*Port_Native
 	Device        isPort_Device `protobuf_oneof:"device"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -738,6 +743,15 @@ func (x *Port) GetVhostUser() string {
 	return ""
 }
 
+func (x *Port) GetNative() *NativePort {
+	if x != nil {
+		if x, ok := x.Device.(*Port_Native); ok {
+			return x.Native
+		}
+	}
+	return nil
+}
+
 type isPort_Device interface {
 	isPort_Device()
 }
@@ -763,6 +777,11 @@ type Port_VhostUser struct {
 	VhostUser string `protobuf:"bytes,5,opt,name=vhost_user,json=vhostUser,proto3,oneof"`
 }
 
+type Port_Native struct {
+	// An end of functions in the forwarder's own process: of the native attachments that name this port.
+	Native *NativePort `protobuf:"bytes,6,opt,name=native,proto3,oneof"`
+}
+
 func (*Port_AfPacket) isPort_Device() {}
 
 func (*Port_AfXdp) isPort_Device() {}
@@ -770,6 +789,45 @@ func (*Port_AfXdp) isPort_Device() {}
 func (*Port_Devargs) isPort_Device() {}
 
 func (*Port_VhostUser) isPort_Device() {}
+
+func (*Port_Native) isPort_Device() {}
+
+// NativePort is memory of the forwarder: what goes out of it passes a native function and comes in at the function's other port.
+type NativePort struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NativePort) Reset() {
+	*x = NativePort{}
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NativePort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NativePort) ProtoMessage() {}
+
+func (x *NativePort) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NativePort.ProtoReflect.Descriptor instead.
+func (*NativePort) Descriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{4}
+}
 
 // Peer is another forwarder.
 type Peer struct {
@@ -789,7 +847,7 @@ type Peer struct {
 
 func (x *Peer) Reset() {
 	*x = Peer{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[4]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +859,7 @@ func (x *Peer) String() string {
 func (*Peer) ProtoMessage() {}
 
 func (x *Peer) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[4]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +872,7 @@ func (x *Peer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Peer.ProtoReflect.Descriptor instead.
 func (*Peer) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{4}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Peer) GetId() string {
@@ -883,14 +941,20 @@ type Attachment struct {
 	EgressLabel uint32 `protobuf:"varint,14,opt,name=egress_label,json=egressLabel,proto3" json:"egress_label,omitempty"`
 	Stage       uint32 `protobuf:"varint,15,opt,name=stage,proto3" json:"stage,omitempty"`
 	// Another forwarder takes the packets that the instance sends. This one only gives it packets.
-	Passive       bool `protobuf:"varint,16,opt,name=passive,proto3" json:"passive,omitempty"`
+	Passive bool `protobuf:"varint,16,opt,name=passive,proto3" json:"passive,omitempty"`
+	// What a native instance does at this place.
+	//
+	// Types that are valid to be assigned to Function:
+	//
+	//	*Attachment_Filter
+	Function      isAttachment_Function `protobuf_oneof:"function"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Attachment) Reset() {
 	*x = Attachment{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[5]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -902,7 +966,7 @@ func (x *Attachment) String() string {
 func (*Attachment) ProtoMessage() {}
 
 func (x *Attachment) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[5]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -915,7 +979,7 @@ func (x *Attachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attachment.ProtoReflect.Descriptor instead.
 func (*Attachment) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{5}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Attachment) GetId() string {
@@ -1030,6 +1094,157 @@ func (x *Attachment) GetPassive() bool {
 	return false
 }
 
+func (x *Attachment) GetFunction() isAttachment_Function {
+	if x != nil {
+		return x.Function
+	}
+	return nil
+}
+
+func (x *Attachment) GetFilter() *PacketFilter {
+	if x != nil {
+		if x, ok := x.Function.(*Attachment_Filter); ok {
+			return x.Filter
+		}
+	}
+	return nil
+}
+
+type isAttachment_Function interface {
+	isAttachment_Function()
+}
+
+type Attachment_Filter struct {
+	Filter *PacketFilter `protobuf:"bytes,17,opt,name=filter,proto3,oneof"`
+}
+
+func (*Attachment_Filter) isAttachment_Function() {}
+
+// PacketFilter is a native function without state: it passes or drops each packet by itself.
+type PacketFilter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The first that matches decides.
+	Rules []*FilterRule `protobuf:"bytes,1,rep,name=rules,proto3" json:"rules,omitempty"`
+	// What becomes of packets that none matches, by direction along the chain.
+	AcceptForward bool `protobuf:"varint,2,opt,name=accept_forward,json=acceptForward,proto3" json:"accept_forward,omitempty"`
+	AcceptReverse bool `protobuf:"varint,3,opt,name=accept_reverse,json=acceptReverse,proto3" json:"accept_reverse,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PacketFilter) Reset() {
+	*x = PacketFilter{}
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PacketFilter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PacketFilter) ProtoMessage() {}
+
+func (x *PacketFilter) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PacketFilter.ProtoReflect.Descriptor instead.
+func (*PacketFilter) Descriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PacketFilter) GetRules() []*FilterRule {
+	if x != nil {
+		return x.Rules
+	}
+	return nil
+}
+
+func (x *PacketFilter) GetAcceptForward() bool {
+	if x != nil {
+		return x.AcceptForward
+	}
+	return false
+}
+
+func (x *PacketFilter) GetAcceptReverse() bool {
+	if x != nil {
+		return x.AcceptReverse
+	}
+	return false
+}
+
+// FilterRule speaks of packets as they are, in either direction.
+type FilterRule struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Match *Match                 `protobuf:"bytes,1,opt,name=match,proto3" json:"match,omitempty"`
+	// Of this direction alone; unspecified: of both.
+	Direction     Direction `protobuf:"varint,2,opt,name=direction,proto3,enum=switchboard.forwarder.v1.Direction" json:"direction,omitempty"`
+	Accept        bool      `protobuf:"varint,3,opt,name=accept,proto3" json:"accept,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FilterRule) Reset() {
+	*x = FilterRule{}
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FilterRule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FilterRule) ProtoMessage() {}
+
+func (x *FilterRule) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FilterRule.ProtoReflect.Descriptor instead.
+func (*FilterRule) Descriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *FilterRule) GetMatch() *Match {
+	if x != nil {
+		return x.Match
+	}
+	return nil
+}
+
+func (x *FilterRule) GetDirection() Direction {
+	if x != nil {
+		return x.Direction
+	}
+	return Direction_DIRECTION_UNSPECIFIED
+}
+
+func (x *FilterRule) GetAccept() bool {
+	if x != nil {
+		return x.Accept
+	}
+	return false
+}
+
 // Edge is an edge instance: where a customer's packets enter and leave.
 type Edge struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1055,7 +1270,7 @@ type Edge struct {
 
 func (x *Edge) Reset() {
 	*x = Edge{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[6]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1067,7 +1282,7 @@ func (x *Edge) String() string {
 func (*Edge) ProtoMessage() {}
 
 func (x *Edge) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[6]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1080,7 +1295,7 @@ func (x *Edge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edge.ProtoReflect.Descriptor instead.
 func (*Edge) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{6}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Edge) GetId() string {
@@ -1162,7 +1377,7 @@ type Classifier struct {
 
 func (x *Classifier) Reset() {
 	*x = Classifier{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[7]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1174,7 +1389,7 @@ func (x *Classifier) String() string {
 func (*Classifier) ProtoMessage() {}
 
 func (x *Classifier) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[7]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1187,7 +1402,7 @@ func (x *Classifier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Classifier.ProtoReflect.Descriptor instead.
 func (*Classifier) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{7}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Classifier) GetMatch() *Match {
@@ -1230,7 +1445,7 @@ type EgressRoute struct {
 
 func (x *EgressRoute) Reset() {
 	*x = EgressRoute{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[8]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1242,7 +1457,7 @@ func (x *EgressRoute) String() string {
 func (*EgressRoute) ProtoMessage() {}
 
 func (x *EgressRoute) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[8]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1255,7 +1470,7 @@ func (x *EgressRoute) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EgressRoute.ProtoReflect.Descriptor instead.
 func (*EgressRoute) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{8}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *EgressRoute) GetDestination() string {
@@ -1287,7 +1502,7 @@ type Match struct {
 
 func (x *Match) Reset() {
 	*x = Match{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[9]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1299,7 +1514,7 @@ func (x *Match) String() string {
 func (*Match) ProtoMessage() {}
 
 func (x *Match) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[9]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1312,7 +1527,7 @@ func (x *Match) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Match.ProtoReflect.Descriptor instead.
 func (*Match) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{9}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Match) GetSourcePrefixes() []string {
@@ -1361,7 +1576,7 @@ type PortRange struct {
 
 func (x *PortRange) Reset() {
 	*x = PortRange{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[10]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1373,7 +1588,7 @@ func (x *PortRange) String() string {
 func (*PortRange) ProtoMessage() {}
 
 func (x *PortRange) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[10]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1386,7 +1601,7 @@ func (x *PortRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortRange.ProtoReflect.Descriptor instead.
 func (*PortRange) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{10}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PortRange) GetFirst() uint32 {
@@ -1425,7 +1640,7 @@ type ServicePath struct {
 
 func (x *ServicePath) Reset() {
 	*x = ServicePath{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[11]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1437,7 +1652,7 @@ func (x *ServicePath) String() string {
 func (*ServicePath) ProtoMessage() {}
 
 func (x *ServicePath) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[11]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1450,7 +1665,7 @@ func (x *ServicePath) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicePath.ProtoReflect.Descriptor instead.
 func (*ServicePath) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{11}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ServicePath) GetChainLabel() uint32 {
@@ -1524,7 +1739,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[12]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1751,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[12]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1764,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{12}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Stage) GetNumber() uint32 {
@@ -1585,7 +1800,7 @@ type StageEnd struct {
 
 func (x *StageEnd) Reset() {
 	*x = StageEnd{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[13]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1597,7 +1812,7 @@ func (x *StageEnd) String() string {
 func (*StageEnd) ProtoMessage() {}
 
 func (x *StageEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[13]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1610,7 +1825,7 @@ func (x *StageEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageEnd.ProtoReflect.Descriptor instead.
 func (*StageEnd) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{13}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StageEnd) GetLocal() []*LocalTarget {
@@ -1645,7 +1860,7 @@ type LocalTarget struct {
 
 func (x *LocalTarget) Reset() {
 	*x = LocalTarget{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[14]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1872,7 @@ func (x *LocalTarget) String() string {
 func (*LocalTarget) ProtoMessage() {}
 
 func (x *LocalTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[14]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1885,7 @@ func (x *LocalTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocalTarget.ProtoReflect.Descriptor instead.
 func (*LocalTarget) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{14}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *LocalTarget) GetTarget() isLocalTarget_Target {
@@ -1741,7 +1956,7 @@ type RemoteTarget struct {
 
 func (x *RemoteTarget) Reset() {
 	*x = RemoteTarget{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[15]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1968,7 @@ func (x *RemoteTarget) String() string {
 func (*RemoteTarget) ProtoMessage() {}
 
 func (x *RemoteTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[15]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1981,7 @@ func (x *RemoteTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteTarget.ProtoReflect.Descriptor instead.
 func (*RemoteTarget) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{15}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RemoteTarget) GetPeer() string {
@@ -1805,7 +2020,7 @@ type FlowTimers struct {
 
 func (x *FlowTimers) Reset() {
 	*x = FlowTimers{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[16]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +2032,7 @@ func (x *FlowTimers) String() string {
 func (*FlowTimers) ProtoMessage() {}
 
 func (x *FlowTimers) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[16]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +2045,7 @@ func (x *FlowTimers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowTimers.ProtoReflect.Descriptor instead.
 func (*FlowTimers) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{16}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *FlowTimers) GetTcpOpening() uint32 {
@@ -1909,21 +2124,24 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\taddresses\x18\x02 \x03(\tR\taddresses\x12\x1a\n" +
 	"\bgateways\x18\x03 \x03(\tR\bgateways\x12\x10\n" +
 	"\x03mtu\x18\x04 \x01(\rR\x03mtu\x12\x10\n" +
-	"\x03vni\x18\x05 \x01(\rR\x03vni\"\x99\x01\n" +
+	"\x03vni\x18\x05 \x01(\rR\x03vni\"\xd9\x01\n" +
 	"\x04Port\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\taf_packet\x18\x02 \x01(\tH\x00R\bafPacket\x12\x17\n" +
 	"\x06af_xdp\x18\x03 \x01(\tH\x00R\x05afXdp\x12\x1a\n" +
 	"\adevargs\x18\x04 \x01(\tH\x00R\adevargs\x12\x1f\n" +
 	"\n" +
-	"vhost_user\x18\x05 \x01(\tH\x00R\tvhostUserB\b\n" +
-	"\x06device\"\xa9\x01\n" +
+	"vhost_user\x18\x05 \x01(\tH\x00R\tvhostUser\x12>\n" +
+	"\x06native\x18\x06 \x01(\v2$.switchboard.forwarder.v1.NativePortH\x00R\x06nativeB\b\n" +
+	"\x06device\"\f\n" +
+	"\n" +
+	"NativePort\"\xa9\x01\n" +
 	"\x04Peer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12M\n" +
 	"\rencapsulation\x18\x03 \x01(\x0e2'.switchboard.forwarder.v1.EncapsulationR\rencapsulation\x12\x14\n" +
 	"\x05alive\x18\x04 \x01(\bR\x05alive\x12\x12\n" +
-	"\x04away\x18\x05 \x01(\bR\x04away\"\x97\x04\n" +
+	"\x04away\x18\x05 \x01(\bR\x04away\"\xe5\x04\n" +
 	"\n" +
 	"Attachment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
@@ -1947,7 +2165,19 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"chainLabel\x12!\n" +
 	"\fegress_label\x18\x0e \x01(\rR\vegressLabel\x12\x14\n" +
 	"\x05stage\x18\x0f \x01(\rR\x05stage\x12\x18\n" +
-	"\apassive\x18\x10 \x01(\bR\apassive\"\xb4\x02\n" +
+	"\apassive\x18\x10 \x01(\bR\apassive\x12@\n" +
+	"\x06filter\x18\x11 \x01(\v2&.switchboard.forwarder.v1.PacketFilterH\x00R\x06filterB\n" +
+	"\n" +
+	"\bfunction\"\x98\x01\n" +
+	"\fPacketFilter\x12:\n" +
+	"\x05rules\x18\x01 \x03(\v2$.switchboard.forwarder.v1.FilterRuleR\x05rules\x12%\n" +
+	"\x0eaccept_forward\x18\x02 \x01(\bR\racceptForward\x12%\n" +
+	"\x0eaccept_reverse\x18\x03 \x01(\bR\racceptReverse\"\x9e\x01\n" +
+	"\n" +
+	"FilterRule\x125\n" +
+	"\x05match\x18\x01 \x01(\v2\x1f.switchboard.forwarder.v1.MatchR\x05match\x12A\n" +
+	"\tdirection\x18\x02 \x01(\x0e2#.switchboard.forwarder.v1.DirectionR\tdirection\x12\x16\n" +
+	"\x06accept\x18\x03 \x01(\bR\x06accept\"\xb4\x02\n" +
 	"\x04Edge\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x126\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\".switchboard.forwarder.v1.EdgeKindR\x04kind\x12\x12\n" +
@@ -2023,13 +2253,14 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\x19ENCAPSULATION_UNSPECIFIED\x10\x00\x12\x1c\n" +
 	"\x18ENCAPSULATION_VXLAN_MPLS\x10\x01\x12\x1f\n" +
 	"\x1bENCAPSULATION_VXLAN_GPE_NSH\x10\x02\x12\x1d\n" +
-	"\x19ENCAPSULATION_MPLS_IN_UDP\x10\x03*\xba\x01\n" +
+	"\x19ENCAPSULATION_MPLS_IN_UDP\x10\x03*\xd6\x01\n" +
 	"\x0eAttachmentKind\x12\x1f\n" +
 	"\x1bATTACHMENT_KIND_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17ATTACHMENT_KIND_GATEWAY\x10\x01\x12\x1f\n" +
 	"\x1bATTACHMENT_KIND_TRANSPARENT\x10\x02\x12$\n" +
 	" ATTACHMENT_KIND_LABEL_AWARE_MPLS\x10\x03\x12#\n" +
-	"\x1fATTACHMENT_KIND_LABEL_AWARE_NSH\x10\x04*\x8a\x01\n" +
+	"\x1fATTACHMENT_KIND_LABEL_AWARE_NSH\x10\x04\x12\x1a\n" +
+	"\x16ATTACHMENT_KIND_NATIVE\x10\x05*\x8a\x01\n" +
 	"\x0fAttachmentState\x12 \n" +
 	"\x1cATTACHMENT_STATE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17ATTACHMENT_STATE_ACTIVE\x10\x01\x12\x1d\n" +
@@ -2061,7 +2292,7 @@ func file_switchboard_forwarder_v1_rules_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_forwarder_v1_rules_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_switchboard_forwarder_v1_rules_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_switchboard_forwarder_v1_rules_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_switchboard_forwarder_v1_rules_proto_goTypes = []any{
 	(Encapsulation)(0),   // 0: switchboard.forwarder.v1.Encapsulation
 	(AttachmentKind)(0),  // 1: switchboard.forwarder.v1.AttachmentKind
@@ -2072,49 +2303,57 @@ var file_switchboard_forwarder_v1_rules_proto_goTypes = []any{
 	(*MovedHop)(nil),     // 6: switchboard.forwarder.v1.MovedHop
 	(*Underlay)(nil),     // 7: switchboard.forwarder.v1.Underlay
 	(*Port)(nil),         // 8: switchboard.forwarder.v1.Port
-	(*Peer)(nil),         // 9: switchboard.forwarder.v1.Peer
-	(*Attachment)(nil),   // 10: switchboard.forwarder.v1.Attachment
-	(*Edge)(nil),         // 11: switchboard.forwarder.v1.Edge
-	(*Classifier)(nil),   // 12: switchboard.forwarder.v1.Classifier
-	(*EgressRoute)(nil),  // 13: switchboard.forwarder.v1.EgressRoute
-	(*Match)(nil),        // 14: switchboard.forwarder.v1.Match
-	(*PortRange)(nil),    // 15: switchboard.forwarder.v1.PortRange
-	(*ServicePath)(nil),  // 16: switchboard.forwarder.v1.ServicePath
-	(*Stage)(nil),        // 17: switchboard.forwarder.v1.Stage
-	(*StageEnd)(nil),     // 18: switchboard.forwarder.v1.StageEnd
-	(*LocalTarget)(nil),  // 19: switchboard.forwarder.v1.LocalTarget
-	(*RemoteTarget)(nil), // 20: switchboard.forwarder.v1.RemoteTarget
-	(*FlowTimers)(nil),   // 21: switchboard.forwarder.v1.FlowTimers
+	(*NativePort)(nil),   // 9: switchboard.forwarder.v1.NativePort
+	(*Peer)(nil),         // 10: switchboard.forwarder.v1.Peer
+	(*Attachment)(nil),   // 11: switchboard.forwarder.v1.Attachment
+	(*PacketFilter)(nil), // 12: switchboard.forwarder.v1.PacketFilter
+	(*FilterRule)(nil),   // 13: switchboard.forwarder.v1.FilterRule
+	(*Edge)(nil),         // 14: switchboard.forwarder.v1.Edge
+	(*Classifier)(nil),   // 15: switchboard.forwarder.v1.Classifier
+	(*EgressRoute)(nil),  // 16: switchboard.forwarder.v1.EgressRoute
+	(*Match)(nil),        // 17: switchboard.forwarder.v1.Match
+	(*PortRange)(nil),    // 18: switchboard.forwarder.v1.PortRange
+	(*ServicePath)(nil),  // 19: switchboard.forwarder.v1.ServicePath
+	(*Stage)(nil),        // 20: switchboard.forwarder.v1.Stage
+	(*StageEnd)(nil),     // 21: switchboard.forwarder.v1.StageEnd
+	(*LocalTarget)(nil),  // 22: switchboard.forwarder.v1.LocalTarget
+	(*RemoteTarget)(nil), // 23: switchboard.forwarder.v1.RemoteTarget
+	(*FlowTimers)(nil),   // 24: switchboard.forwarder.v1.FlowTimers
 }
 var file_switchboard_forwarder_v1_rules_proto_depIdxs = []int32{
 	7,  // 0: switchboard.forwarder.v1.RuleSet.underlay:type_name -> switchboard.forwarder.v1.Underlay
 	8,  // 1: switchboard.forwarder.v1.RuleSet.ports:type_name -> switchboard.forwarder.v1.Port
-	9,  // 2: switchboard.forwarder.v1.RuleSet.peers:type_name -> switchboard.forwarder.v1.Peer
-	10, // 3: switchboard.forwarder.v1.RuleSet.attachments:type_name -> switchboard.forwarder.v1.Attachment
-	11, // 4: switchboard.forwarder.v1.RuleSet.edges:type_name -> switchboard.forwarder.v1.Edge
-	16, // 5: switchboard.forwarder.v1.RuleSet.paths:type_name -> switchboard.forwarder.v1.ServicePath
-	21, // 6: switchboard.forwarder.v1.RuleSet.timers:type_name -> switchboard.forwarder.v1.FlowTimers
+	10, // 2: switchboard.forwarder.v1.RuleSet.peers:type_name -> switchboard.forwarder.v1.Peer
+	11, // 3: switchboard.forwarder.v1.RuleSet.attachments:type_name -> switchboard.forwarder.v1.Attachment
+	14, // 4: switchboard.forwarder.v1.RuleSet.edges:type_name -> switchboard.forwarder.v1.Edge
+	19, // 5: switchboard.forwarder.v1.RuleSet.paths:type_name -> switchboard.forwarder.v1.ServicePath
+	24, // 6: switchboard.forwarder.v1.RuleSet.timers:type_name -> switchboard.forwarder.v1.FlowTimers
 	6,  // 7: switchboard.forwarder.v1.RuleSet.moved:type_name -> switchboard.forwarder.v1.MovedHop
-	0,  // 8: switchboard.forwarder.v1.Peer.encapsulation:type_name -> switchboard.forwarder.v1.Encapsulation
-	1,  // 9: switchboard.forwarder.v1.Attachment.kind:type_name -> switchboard.forwarder.v1.AttachmentKind
-	2,  // 10: switchboard.forwarder.v1.Attachment.state:type_name -> switchboard.forwarder.v1.AttachmentState
-	3,  // 11: switchboard.forwarder.v1.Edge.kind:type_name -> switchboard.forwarder.v1.EdgeKind
-	12, // 12: switchboard.forwarder.v1.Edge.classifiers:type_name -> switchboard.forwarder.v1.Classifier
-	14, // 13: switchboard.forwarder.v1.Classifier.match:type_name -> switchboard.forwarder.v1.Match
-	4,  // 14: switchboard.forwarder.v1.Classifier.direction:type_name -> switchboard.forwarder.v1.Direction
-	13, // 15: switchboard.forwarder.v1.Classifier.egress_routes:type_name -> switchboard.forwarder.v1.EgressRoute
-	15, // 16: switchboard.forwarder.v1.Match.source_ports:type_name -> switchboard.forwarder.v1.PortRange
-	15, // 17: switchboard.forwarder.v1.Match.destination_ports:type_name -> switchboard.forwarder.v1.PortRange
-	17, // 18: switchboard.forwarder.v1.ServicePath.stages:type_name -> switchboard.forwarder.v1.Stage
-	18, // 19: switchboard.forwarder.v1.Stage.downstream:type_name -> switchboard.forwarder.v1.StageEnd
-	18, // 20: switchboard.forwarder.v1.Stage.upstream:type_name -> switchboard.forwarder.v1.StageEnd
-	19, // 21: switchboard.forwarder.v1.StageEnd.local:type_name -> switchboard.forwarder.v1.LocalTarget
-	20, // 22: switchboard.forwarder.v1.StageEnd.remote:type_name -> switchboard.forwarder.v1.RemoteTarget
-	23, // [23:23] is the sub-list for method output_type
-	23, // [23:23] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	9,  // 8: switchboard.forwarder.v1.Port.native:type_name -> switchboard.forwarder.v1.NativePort
+	0,  // 9: switchboard.forwarder.v1.Peer.encapsulation:type_name -> switchboard.forwarder.v1.Encapsulation
+	1,  // 10: switchboard.forwarder.v1.Attachment.kind:type_name -> switchboard.forwarder.v1.AttachmentKind
+	2,  // 11: switchboard.forwarder.v1.Attachment.state:type_name -> switchboard.forwarder.v1.AttachmentState
+	12, // 12: switchboard.forwarder.v1.Attachment.filter:type_name -> switchboard.forwarder.v1.PacketFilter
+	13, // 13: switchboard.forwarder.v1.PacketFilter.rules:type_name -> switchboard.forwarder.v1.FilterRule
+	17, // 14: switchboard.forwarder.v1.FilterRule.match:type_name -> switchboard.forwarder.v1.Match
+	4,  // 15: switchboard.forwarder.v1.FilterRule.direction:type_name -> switchboard.forwarder.v1.Direction
+	3,  // 16: switchboard.forwarder.v1.Edge.kind:type_name -> switchboard.forwarder.v1.EdgeKind
+	15, // 17: switchboard.forwarder.v1.Edge.classifiers:type_name -> switchboard.forwarder.v1.Classifier
+	17, // 18: switchboard.forwarder.v1.Classifier.match:type_name -> switchboard.forwarder.v1.Match
+	4,  // 19: switchboard.forwarder.v1.Classifier.direction:type_name -> switchboard.forwarder.v1.Direction
+	16, // 20: switchboard.forwarder.v1.Classifier.egress_routes:type_name -> switchboard.forwarder.v1.EgressRoute
+	18, // 21: switchboard.forwarder.v1.Match.source_ports:type_name -> switchboard.forwarder.v1.PortRange
+	18, // 22: switchboard.forwarder.v1.Match.destination_ports:type_name -> switchboard.forwarder.v1.PortRange
+	20, // 23: switchboard.forwarder.v1.ServicePath.stages:type_name -> switchboard.forwarder.v1.Stage
+	21, // 24: switchboard.forwarder.v1.Stage.downstream:type_name -> switchboard.forwarder.v1.StageEnd
+	21, // 25: switchboard.forwarder.v1.Stage.upstream:type_name -> switchboard.forwarder.v1.StageEnd
+	22, // 26: switchboard.forwarder.v1.StageEnd.local:type_name -> switchboard.forwarder.v1.LocalTarget
+	23, // 27: switchboard.forwarder.v1.StageEnd.remote:type_name -> switchboard.forwarder.v1.RemoteTarget
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_forwarder_v1_rules_proto_init() }
@@ -2132,8 +2371,12 @@ func file_switchboard_forwarder_v1_rules_proto_init() {
 		(*Port_AfXdp)(nil),
 		(*Port_Devargs)(nil),
 		(*Port_VhostUser)(nil),
+		(*Port_Native)(nil),
 	}
-	file_switchboard_forwarder_v1_rules_proto_msgTypes[14].OneofWrappers = []any{
+	file_switchboard_forwarder_v1_rules_proto_msgTypes[6].OneofWrappers = []any{
+		(*Attachment_Filter)(nil),
+	}
+	file_switchboard_forwarder_v1_rules_proto_msgTypes[17].OneofWrappers = []any{
 		(*LocalTarget_Attachment)(nil),
 		(*LocalTarget_Edge)(nil),
 	}
@@ -2143,7 +2386,7 @@ func file_switchboard_forwarder_v1_rules_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_forwarder_v1_rules_proto_rawDesc), len(file_switchboard_forwarder_v1_rules_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   17,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
