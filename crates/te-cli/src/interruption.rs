@@ -41,8 +41,12 @@ pub fn listen() {
     }
 }
 
-/// From now on a signal is answered by whoever looks at this flag, which it sets.
-pub fn answered() -> &'static AtomicBool {
+/// From now on a signal is answered by whoever [asks](asked) whether one came.
+pub fn answered() {
     ANSWERED.store(true, Ordering::SeqCst);
-    &ASKED
+}
+
+/// Whether a signal came.
+pub fn asked() -> bool {
+    ASKED.load(Ordering::Relaxed)
 }

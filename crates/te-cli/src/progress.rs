@@ -19,9 +19,10 @@ const INTERVAL: Duration = Duration::from_millis(500);
 pub fn watched<T>(arguments: &Arguments, work: impl FnOnce(&Monitor<'_>) -> T) -> T {
     let printer = Printer::new(arguments.is_quiet());
     let report = |progress: &Progress| printer.report(progress);
+    interruption::answered();
     work(&Monitor {
         report: Some(&report),
-        interrupt: Some(interruption::answered()),
+        interrupt: Some(&interruption::asked),
     })
 }
 

@@ -110,6 +110,7 @@ pub fn options(arguments: &Arguments) -> Result<lp::Options, Error> {
         gap: arguments.number("--gap", 1e-9)?,
         time_limit: Duration::from_secs_f64(arguments.number("--time-limit", 0.0)?.min(1e9)),
         threads,
+        ..lp::Options::default()
     })
 }
 

@@ -1,26 +1,22 @@
 //! When a solve ends before its work is done: its time is up, or somebody asks for what there is.
 //!
 //! Every loop that may take long asks [`Clock::is_over`] now and then and leaves what it holds in a state from which an
-//! answer can be given. Asking is a look at a flag and at the clock, some tens of nanoseconds.
+//! answer can be given. Asking is a question to the monitor and a look at the clock, some tens of nanoseconds.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::lp::{Monitor, Options};
+use crate::lp::{Interrupt, Monitor, Options};
 use crate::solution::Status;
 
 /// Pieces of work of some microseconds between two questions.
 pub(crate) const OFTEN: usize = 16;
 
-/// How long what must be put together for an answer at all may take after that.
-pub(crate) const GRACE: Duration = Duration::from_millis(500);
-
 /// The clock of one solve.
-#[derive(Debug)]
 pub(crate) struct Clock<'a> {
     start: Instant,
     limit: Duration,
-    interrupt: Option<&'a AtomicBool>,
+    grace: Duration,
+    interrupt: Option<Interrupt<'a>>,
 }
 
 impl<'a> Clock<'a> {
@@ -29,6 +25,7 @@ impl<'a> Clock<'a> {
         Clock {
             start: Instant::now(),
             limit: options.time_limit,
+            grace: options.grace,
             interrupt: monitor.interrupt,
         }
     }
@@ -40,8 +37,7 @@ impl<'a> Clock<'a> {
 
     /// Whether somebody asked for what there is.
     pub fn interrupted(&self) -> bool {
-        self.interrupt
-            .is_some_and(|flag| flag.load(Ordering::Relaxed))
+        self.interrupt.is_some_and(|asked| asked())
     }
 
     /// Whether to stop.
@@ -53,6 +49,14 @@ impl<'a> Clock<'a> {
     #[inline]
     pub fn is_over_at(&self, piece: usize) -> bool {
         piece.is_multiple_of(OFTEN) && self.is_over()
+    }
+
+    /// The time there is beyond the end for what makes an answer whole; it runs from when that is first asked for in vain.
+    pub fn grace(&self) -> Grace<'_> {
+        Grace {
+            clock: self,
+            until: None,
+        }
     }
 
     /// Options for a part of the work: an `n`-th of the time that is left.
@@ -83,15 +87,35 @@ impl<'a> Clock<'a> {
     }
 }
 
+/// See [`Clock::grace`].
+pub(crate) struct Grace<'a> {
+    clock: &'a Clock<'a>,
+    until: Option<Instant>,
+}
+
+impl Grace<'_> {
+    /// Whether to stop, and to stop even what makes the answer whole.
+    pub fn is_over(&mut self) -> bool {
+        if !self.clock.is_over() {
+            return false;
+        }
+        let now = Instant::now();
+        *self.until.get_or_insert(now + self.clock.grace) <= now
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
-    fn a_clock_is_over_by_time_or_by_the_flag() {
+    fn a_clock_is_over_by_time_or_by_word() {
         let flag = AtomicBool::new(false);
+        let asked = || flag.load(Ordering::Relaxed);
         let monitor = Monitor {
-            interrupt: Some(&flag),
+            interrupt: Some(&asked),
             ..Monitor::default()
         };
         let long = Options::default();
@@ -108,5 +132,27 @@ mod tests {
         assert!(over.is_over_at(OFTEN) && !over.is_over_at(OFTEN + 1));
         flag.store(true, Ordering::Relaxed);
         assert!(clock.is_over() && clock.status(None, 1.0) == Status::Interrupted);
+    }
+
+    #[test]
+    fn grace_begins_when_the_clock_is_over() {
+        let (flag, none) = (AtomicBool::new(false), Duration::ZERO);
+        let asked = || flag.load(Ordering::Relaxed);
+        let monitor = Monitor {
+            interrupt: Some(&asked),
+            ..Monitor::default()
+        };
+        for (grace, over) in [(none, true), (Duration::from_secs(3600), false)] {
+            flag.store(false, Ordering::Relaxed);
+            let options = Options {
+                grace,
+                ..Options::default()
+            };
+            let clock = Clock::new(&options, &monitor);
+            let mut grace = clock.grace();
+            assert!(!grace.is_over());
+            flag.store(true, Ordering::Relaxed);
+            assert_eq!((grace.is_over(), grace.is_over()), (over, over));
+        }
     }
 }

@@ -114,15 +114,19 @@ impl Solution {
     }
 }
 
+/// A value that is better than its bound by more than this, relatively, is so not by rounding.
+const BEATEN: f64 = 1e-6;
+
 /// Distance of a value from its bound, relative to the larger of the two; never negative, and infinite where either is not
-/// known.
+/// known or the value beats the bound, which then is none.
 pub fn relative_gap(objective: Objective, value: f64, bound: f64) -> f64 {
     let (low, high) = if objective.maximises() {
         (value, bound)
     } else {
         (bound, value)
     };
-    if !low.is_finite() || !high.is_finite() {
+    let beaten = low - high > BEATEN * high.abs();
+    if !low.is_finite() || !high.is_finite() || beaten {
         f64::INFINITY
     } else if high <= 0.0 {
         0.0
@@ -178,6 +182,32 @@ pub fn value(instance: &Instance, objective: Objective, flows: &[Flow]) -> f64 {
             } else {
                 f64::INFINITY
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_that_the_value_beats_closes_no_gap() {
+        for (objective, value, bound, gap) in [
+            (Objective::Throughput, 9.0, 10.0, 0.1),
+            (Objective::Throughput, 10.0 + 1e-9, 10.0, 0.0),
+            (Objective::Throughput, 219.75, -0.0, f64::INFINITY),
+            (Objective::Throughput, 10.1, 10.0, f64::INFINITY),
+            (Objective::Scale, 1.0, f64::NAN, f64::INFINITY),
+            (Objective::Scale, f64::NAN, 1.0, f64::INFINITY),
+            (Objective::Latency, 10.0, 9.0, 0.1),
+            (Objective::Latency, 8.0, 9.0, f64::INFINITY),
+            (Objective::Latency, 0.0, 0.0, 0.0),
+        ] {
+            let found = relative_gap(objective, value, bound);
+            assert!(
+                found == gap || (found - gap).abs() < 1e-12,
+                "{objective:?} {value} {bound}: {found}"
+            );
         }
     }
 }

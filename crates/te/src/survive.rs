@@ -7,9 +7,8 @@
 //! scratch, which no plan beats.
 
 use std::collections::{HashMap, VecDeque};
-use std::time::Instant;
 
-use crate::clock::{Clock, GRACE};
+use crate::clock::Clock;
 use crate::error::Infeasible;
 use crate::instance::{Commodity, Demand, Instance, Route};
 use crate::json::Writer;
@@ -90,10 +89,9 @@ pub fn solve(
     let (mut value, mut bound) = (normal, solution.bound.unwrap_or(f64::INFINITY));
     let failures = failures_of(model, against);
     let mut states = Vec::new();
-    let mut last: Option<Instant> = None;
+    let mut grace = clock.grace();
     for (i, &failure) in failures.iter().enumerate() {
-        if clock.is_over() && *last.get_or_insert_with(|| Instant::now() + GRACE) <= Instant::now()
-        {
+        if grace.is_over() {
             break;
         }
         let limited = clock.share(options, 2 * (failures.len() - i));
@@ -116,12 +114,14 @@ pub fn solve(
         }
     }
     let not_covered = failures[states.len()..].iter();
-    let not_covered = not_covered.map(|f| f.name(model).1.to_owned()).collect();
+    let not_covered: Vec<String> = not_covered.map(|f| f.name(model).1.to_owned()).collect();
     let failures = settle_all(states, instance, &solution, value, &clock);
     solution.value = failures.iter().map(|f| f.value).fold(normal, f64::min);
     solution.bound = Some(bound);
     solution.seconds = clock.elapsed().as_secs_f64();
-    solution.status = clock.status(solution.gap(), options.gap);
+    // What holds in some states only is no optimum over all of them.
+    let gap = solution.gap().filter(|_| not_covered.is_empty());
+    solution.status = clock.status(gap, options.gap);
     Ok(Survivable {
         solution,
         normal,
@@ -154,10 +154,9 @@ fn settle_all(
     order.sort_by(|&a, &b| states[a].kept.0.total_cmp(&states[b].kept.0));
     let mut states: Vec<Option<State>> = states.into_iter().map(Some).collect();
     let mut settled: Vec<Option<Contingency>> = states.iter().map(|_| None).collect();
-    let mut last: Option<Instant> = None;
+    let mut grace = clock.grace();
     for index in order {
-        let over = clock.is_over()
-            && *last.get_or_insert_with(|| Instant::now() + GRACE) <= Instant::now();
+        let over = grace.is_over();
         settled[index] = states[index].take().map(|state| {
             if over || state.kept.0 >= target {
                 state.unmixed(target)

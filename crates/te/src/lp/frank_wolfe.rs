@@ -40,7 +40,6 @@ impl Potential {
 }
 
 /// A routing by columns.
-#[derive(Debug)]
 pub struct FrankWolfe<'a> {
     instance: &'a Instance,
     costing: Costing,

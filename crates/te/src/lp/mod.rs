@@ -14,7 +14,6 @@ pub(crate) mod interior;
 mod master;
 mod outcome;
 
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub use driver::{expand, solve, solve_with_prices};
@@ -26,6 +25,9 @@ pub struct Options {
     pub gap: f64,
     /// Longest time.
     pub time_limit: Duration,
+    /// How much longer what makes an answer whole may take once it is over, such as the routes after failures that have
+    /// not been looked at yet.
+    pub grace: Duration,
     /// Threads for pricing.
     pub threads: usize,
 }
@@ -35,6 +37,7 @@ impl Default for Options {
         Options {
             gap: 1e-4,
             time_limit: Duration::from_secs(60),
+            grace: Duration::from_millis(500),
             threads: 1,
         }
     }
@@ -55,11 +58,15 @@ pub struct Progress {
     pub done: Option<f64>,
 }
 
+/// A question that is asked every few microseconds while a solve is at work: is the best answer so far wanted now? Once
+/// it was answered with yes it must be for good.
+pub type Interrupt<'a> = &'a (dyn Fn() -> bool + Sync);
+
 /// What watches a solve: gets its progress and may stop it.
 #[derive(Default, Clone, Copy)]
 pub struct Monitor<'a> {
     /// Called after every round.
     pub report: Option<&'a (dyn Fn(&Progress) + Sync)>,
-    /// Set to stop at the best answer so far.
-    pub interrupt: Option<&'a AtomicBool>,
+    /// Asked whether to stop at the best answer so far.
+    pub interrupt: Option<Interrupt<'a>>,
 }

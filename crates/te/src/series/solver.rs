@@ -229,7 +229,8 @@ impl<'a> Solver<'a> {
     fn price_out(&mut self, price: &[f64], marginal: Option<&[f64]>, threshold: f64) -> usize {
         let capacities = self.rows.capacities();
         let total: f64 = price[capacities.clone()].iter().sum();
-        if total <= 0.0 {
+        let proves = |p: &f64| *p >= 0.0 && p.is_finite();
+        if total <= 0.0 || !price.iter().all(proves) {
             return 0;
         }
         let mut change = vec![0.0; self.rows.matrices];

@@ -1,6 +1,8 @@
 //! Small random models that exercise every part of the paper's model.
 #![allow(dead_code)] // Each test binary uses its own part.
 
+pub mod stopping;
+
 use te::check::Report;
 use te::instance::Instance;
 use te::model::*;
@@ -132,6 +134,45 @@ fn random_chain(random: &mut Random, index: usize, nodes: usize, vnfs: usize) ->
         minimum_share: None,
         survive_share: None,
         limits: Limits::default(),
+    }
+}
+
+/// A random model in which every second chain has limits. Of odd seeds with many small chains, so that solves ask in the
+/// middle of their loops whether to stop, not only before them.
+pub fn limited_model(seed: u64) -> Model {
+    let mut model = random_model(seed);
+    if seed % 2 == 1 {
+        divide_chains(&mut model, 5);
+    }
+    let mut random = Random::new(seed);
+    let (sites, links) = (model.sites.len(), model.links.len());
+    for chain in &mut model.chains {
+        let limits = &mut chain.limits;
+        match random.below(10) {
+            0 => limits.max_latency_ms = Some(random.between(2.0, 12.0)),
+            1 => limits.avoid_sites = vec![random.below(sites)],
+            2 => limits.avoid_links = random.sample(links, 2),
+            3 => limits.use_links = vec![random.below(links)],
+            4 => limits.max_routes = Some(4 + random.below(2)),
+            5 => chain.minimum_share = Some(random.between(0.0, 0.5)),
+            _ => {}
+        }
+    }
+    model
+}
+
+/// Divides every chain into equal ones.
+pub fn divide_chains(model: &mut Model, parts: usize) {
+    let part = |chain: &Chain, number: usize| {
+        let mut part = chain.clone();
+        part.id = format!("{}-{number}", chain.id);
+        let both = part.forward_mbps.iter_mut().chain(&mut part.reverse_mbps);
+        both.for_each(|mbps| *mbps /= parts as f64);
+        part
+    };
+    let whole = std::mem::take(&mut model.chains);
+    for number in 0..parts {
+        model.chains.extend(whole.iter().map(|c| part(c, number)));
     }
 }
 
