@@ -59,7 +59,7 @@ func newCaptureCommand() *cobra.Command {
 	f.StringVar(&flags.port, "port", "", "only this port of the forwarders")
 	f.StringVar(&flags.direction, "direction", "both", "received, sent or both")
 	f.Uint32Var(&flags.snapLength, "snap-length", 128, "bytes of each frame, at most 9216")
-	f.DurationVar(&flags.duration, "duration", time.Minute, "how long to capture")
+	durationFlag(f, &flags.duration, "duration", time.Minute, "how long to capture")
 	f.Uint64VarP(&flags.count, "count", "c", 0, "stop after so many frames (0: no such limit)")
 	f.Uint64Var(&flags.size, "size", 1<<30, "stop before the file has more bytes")
 	f.StringVarP(&flags.output, "output", "o", "-", "the file; - is standard output")

@@ -43,7 +43,7 @@ func (c *clientFlags) add(command *cobra.Command) {
 	f.StringVar(&c.server, "server", "", "the API: http://ADDRESS:PORT or unix:PATH ($"+serverVariable+")")
 	f.StringVar(&c.tokenFile, "token-file", "", "file of the API's token ($"+tokenVariable+")")
 	f.StringVar(&c.context, "context", "", "context of the configuration file to use")
-	f.DurationVar(&c.patience, "request-timeout", answerPatience, "how long to wait for an answer of the API")
+	durationFlag(f, &c.patience, "request-timeout", answerPatience, "how long to wait for an answer of the API")
 }
 
 // configDirectory is where the command line keeps its configuration.
@@ -125,9 +125,6 @@ func first(words ...string) string {
 
 // client makes the API's client.
 func (c *clientFlags) client() (apiv1connect.SwitchboardServiceClient, error) {
-	if c.patience < 0 {
-		return nil, usageError{fmt.Errorf("--request-timeout %v: write more than 0s", c.patience)}
-	}
 	server, tokenFile, err := c.resolve()
 	if err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func newDeleteCommand() *cobra.Command {
 	completeFlag(command, "customer", completeCustomer(&flags.clientFlags))
 	command.Flags().BoolVar(&flags.wait, "wait", true, "wait until chains have ended")
 	command.Flags().BoolVar(&flags.noneIsOK, "ignore-not-found", false, "succeed where there is no such resource")
-	command.Flags().DurationVar(&flags.timeout, "timeout", 2*time.Minute, "how long to wait")
+	durationFlag(command.Flags(), &flags.timeout, "timeout", 2*time.Minute, "how long to wait")
 	return command
 }
 

@@ -25,7 +25,7 @@ func (e *engineeringFlags) define(f *pflag.FlagSet) {
 	f.StringVar(&e.program, "te", "", "the program switchboard-te; beside this program or in PATH where not given")
 	f.IntVar(&e.workers, "te-workers", 1, "how many optimisers (switchboard-te serve) this process runs; 0 to use only those started elsewhere")
 	f.StringVar(&e.credentials, "te-credentials", "", "the optimisers' credentials (default optimiser.default.json beside --credentials)")
-	f.DurationVar(&e.limit, "te-time-limit", 10*time.Second, "how long the search for one chain's routes may take")
+	durationFlag(f, &e.limit, "te-time-limit", 10*time.Second, "how long the search for one chain's routes may take")
 }
 
 const maximumWorkers = 64

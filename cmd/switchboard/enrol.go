@@ -63,7 +63,7 @@ func newAuthorityTokenCommand(open func() (*bus.Authority, error)) *cobra.Comman
 			return err
 		},
 	}
-	command.Flags().DurationVar(&validity, "validity", time.Hour, "how long the token may be used")
+	durationFlag(command.Flags(), &validity, "validity", time.Hour, "how long the token may be used")
 	return command
 }
 
@@ -105,7 +105,7 @@ func newAuthorityServeCommand(open func() (*bus.Authority, error), life *time.Du
 		},
 	}
 	command.Flags().StringVar(&listen, "listen", "", "where sites enrol, HOST:PORT")
-	command.Flags().DurationVar(life, "certificate-life", 0, "how long certificates hold (default ten years)")
+	durationFlag(command.Flags(), life, "certificate-life", 0, "how long certificates hold (default ten years)")
 	command.Flags().StringVar(&readyFile, "ready-file", "", "write this file when it listens")
 	_ = command.MarkFlagRequired("listen")
 	return command

@@ -68,7 +68,7 @@ func (t target) missing() error {
 	if t.kind == chain.KindRoute {
 		hint = "; `switchboard get routes --chain CHAIN` shows a chain's"
 	}
-	return fmt.Errorf("there is no %s %s%s", resource.FileKind(t.kind), path(t.customer, t.name), hint)
+	return fmt.Errorf("there is no %s %s%s", t.kind, path(t.customer, t.name), hint)
 }
 
 // getFlags are those of `switchboard get`.
@@ -138,7 +138,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 		var known usageError
 		switch {
 		case err != nil && !errors.As(err, &known):
-			return usageError{fmt.Errorf("%s: %w; see %s --help", command.CommandPath(), err, command.CommandPath())}
+			return usageError{fmt.Errorf("%s: %w; write %s", command.CommandPath(), err, command.UseLine())}
 		}
 		return err
 	}

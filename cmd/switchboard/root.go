@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // newRootCommand returns the command line. Each command has a file of its own.
@@ -22,7 +23,7 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(newSiteCommand(), newVnfCommand(), newGlobalCommand(), newAuthorityCommand(), newEnrolCommand())
 	root.AddCommand(newApplyCommand(), newGetCommand(), newDescribeCommand(), newDeleteCommand(), newWaitCommand(), newEventsCommand(),
 		newTraceCommand(), newCaptureCommand(), newTopCommand())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(wrongFlag)
 	group(root)
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
@@ -52,6 +53,21 @@ func checkCalls(command *cobra.Command) {
 	for _, below := range command.Commands() {
 		checkCalls(below)
 	}
+}
+
+// wrongFlag is the mistake of a flag that a command does not have, or of a value that it does not take. It says which there are.
+func wrongFlag(command *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return usageError{fmt.Errorf("%w; see %s --help", err, command.CommandPath())}
+	}
+	var names []string
+	command.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, "--"+f.Name)
+		}
+	})
+	return usageError{fmt.Errorf("%w; %s has %s", err, command.CommandPath(), strings.Join(names, ", "))}
 }
 
 // help shows the help of the command that the words name.

@@ -67,7 +67,7 @@ func newTopCommand() *cobra.Command {
 	completeFlag(command, "customer", completeCustomer(&flags.clientFlags))
 	addOutput(command, &flags.output, topForms...)
 	command.Flags().BoolVar(&flags.once, "once", false, "show once and end")
-	command.Flags().DurationVar(&flags.interval, "interval", time.Second, "how often to look")
+	durationFlag(command.Flags(), &flags.interval, "interval", time.Second, "how often to look")
 	return command
 }
 

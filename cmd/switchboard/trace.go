@@ -72,7 +72,7 @@ func newTraceCommand() *cobra.Command {
 	flags.add(command)
 	f := command.Flags()
 	f.StringVar(&flags.customer, "customer", "", "the chain's owner")
-	f.DurationVar(&flags.duration, "duration", 3*time.Second, "how long to follow")
+	durationFlag(f, &flags.duration, "duration", 3*time.Second, "how long to follow")
 	f.Uint32Var(&flags.limit, "limit", 100, "how many decisions each forwarder tells at most")
 	addMatchFlags(command, &flags.match)
 	f.BoolVar(&flags.send, "send", false, "send a packet and follow it")

@@ -69,7 +69,7 @@ func newWaitCommand() *cobra.Command {
 	flags.add(command)
 	command.Flags().StringVar(&condition, "for", "", "what to wait for")
 	command.Flags().StringVar(&customer, "customer", "", "the resource's owner")
-	command.Flags().DurationVar(&timeout, "timeout", 30*time.Second, "how long to wait")
+	durationFlag(command.Flags(), &timeout, "timeout", 30*time.Second, "how long to wait")
 	completeFlag(command, "for", completeCondition)
 	completeFlag(command, "customer", completeCustomer(flags))
 	return command

@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -52,6 +53,7 @@ func (w World) CheckReferences(key Key, f *Findings) {
 	case LinkSpec:
 		w.site(f, "spec.from", spec.From)
 		w.site(f, "spec.to", spec.To)
+		w.checkParallel(key, spec, f)
 	case VnfSpec:
 		w.site(f, "spec.controllerSite", spec.ControllerSite)
 	case DeploymentSpec:
@@ -60,6 +62,19 @@ func (w World) CheckReferences(key Key, f *Findings) {
 		w.checkEdge(key, spec, f)
 	case ChainSpec:
 		w.checkChain(key, spec, f)
+	}
+}
+
+// checkParallel: forwarders of two sites write the steering context in one way, whichever of several links they use.
+func (w World) checkParallel(key Key, link LinkSpec, f *Findings) {
+	written := func(l LinkSpec) string { return cmp.Or(l.Encapsulation, "vxlan-mpls") }
+	for _, other := range w.Keys(KindLink) {
+		beside := w[other].Spec.(LinkSpec)
+		same := beside.From == link.From && beside.To == link.To || beside.From == link.To && beside.To == link.From
+		if other != key && same && written(beside) != written(link) {
+			f.Add("spec.encapsulation", fmt.Sprintf("%s joins the same sites with %s", other, written(beside)), "write the same for both")
+			return
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -254,6 +255,27 @@ func (g *Global) changedResource(ctx context.Context, key chain.Key) {
 	}
 }
 
+// noSuch is the refusal for a resource that does not exist. One of a customer that was asked for without the customer is named in full.
+func (g *Global) noSuch(key chain.Key) *Refused {
+	message := "there is no " + key.String()
+	if key.Customer != "" {
+		return &Refused{NotFound, message}
+	}
+	var owned []string
+	g.mu.Lock()
+	for one := range g.messages {
+		if one.Kind == key.Kind && one.Name == key.Name {
+			owned = append(owned, string(one.Customer)+"/"+one.Name)
+		}
+	}
+	g.mu.Unlock()
+	if len(owned) > 0 {
+		slices.Sort(owned)
+		message += "; name the customer: " + strings.Join(owned, " or ")
+	}
+	return &Refused{NotFound, message}
+}
+
 // Delete ends a resource. A chain is gone when its last connections are; others at once, unless something refers to
 // them.
 func (g *Global) Delete(ctx context.Context, key chain.Key) error {
@@ -269,7 +291,7 @@ func (g *Global) Delete(ctx context.Context, key chain.Key) error {
 	g.mu.Unlock()
 	switch {
 	case !exists:
-		return &Refused{NotFound, fmt.Sprintf("there is no %s", key)}
+		return g.noSuch(key)
 	case len(referrers) > 0:
 		return &Refused{InUse, fmt.Sprintf("%s is used by %s; delete or change that first", key, list(referrers))}
 	case len(using) > 0:

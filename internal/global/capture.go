@@ -107,7 +107,7 @@ func (g *Global) capturePlaces(request *api.CaptureRequest) ([]forwarderPlace, e
 		_, exists := g.messages[key]
 		g.mu.Unlock()
 		if !exists {
-			return nil, &Refused{NotFound, "there is no " + key.String()}
+			return nil, g.noSuch(key)
 		}
 	}
 	var names []string

@@ -23,11 +23,12 @@ type observed struct {
 	stops  map[chain.SiteName]context.CancelFunc
 	values map[chain.SiteName]map[string]proto.Message
 	links  map[string]bus.Link
+	met    map[string]bool // sites that could be reached once
 }
 
 func newObserved(g *Global) *observed {
 	return &observed{g: g, stops: map[chain.SiteName]context.CancelFunc{}, values: map[chain.SiteName]map[string]proto.Message{},
-		links: map[string]bus.Link{}}
+		links: map[string]bus.Link{}, met: map[string]bool{}}
 }
 
 // reports are the prefixes of what sites publish, and the records they hold.
@@ -61,12 +62,17 @@ func (o *observed) followLinks(ctx context.Context) {
 		o.mu.Lock()
 		old, known := o.links[link.Peer]
 		o.links[link.Peer] = link
+		before := o.met[link.Peer]
+		o.met[link.Peer] = before || link.Up
 		o.mu.Unlock()
 		if known && old.Up != link.Up {
 			key := chain.Key{Kind: chain.KindSite, Name: link.Peer}
-			if link.Up {
+			switch {
+			case link.Up && !before:
+				o.g.events.add(key, normal, "SiteReached", "the site can be reached", sourceGlobal)
+			case link.Up:
 				o.g.events.add(key, normal, "SiteReturned", "the site can be reached again", sourceGlobal)
-			} else {
+			default:
 				o.g.events.add(key, warning, "SiteLost", "the site cannot be reached; its forwarders go on with the rules they have", sourceGlobal)
 			}
 		}

@@ -109,7 +109,7 @@ func (g *Global) Trace(ctx context.Context, request *api.TraceRequest) (*api.Tra
 	_, exists := g.messages[key]
 	g.mu.Unlock()
 	if request.Chain != "" && !exists {
-		return nil, &Refused{NotFound, "there is no " + key.String()}
+		return nil, g.noSuch(key)
 	}
 	ask := &forwarder.TraceRequest{Match: matches.Rule(match), BothDirections: true,
 		DurationMs: cmp.Or(request.DurationMs, uint32(defaultTraceTime.Milliseconds())), Limit: cmp.Or(request.Limit, defaultTraceLimit)}

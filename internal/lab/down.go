@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,10 @@ import (
 func Down(root, name string, progress *Progress) error {
 	if !namePattern.MatchString(name) {
 		return fmt.Errorf("laboratory name %q: use lower-case letters, digits and hyphens", name)
+	}
+	known, err := Names(root)
+	if err != nil {
+		return err
 	}
 	s := stateOf(root, name)
 	unlock, err := s.lock()
@@ -48,7 +53,15 @@ func Down(root, name string, progress *Progress) error {
 	if os.Remove(root) == nil {
 		_ = os.Remove(filepath.Dir(root))
 	}
-	progress.Step("state removed from %s", s.Directory)
+	if slices.Contains(known, name) || len(found) > 0 {
+		progress.Step("state removed from %s", s.Directory)
+		return nil
+	}
+	if others := strings.Join(known, ", "); others != "" {
+		progress.Step("there was no laboratory %s; there is %s", name, others)
+	} else {
+		progress.Step("there was no laboratory %s", name)
+	}
 	return nil
 }
 
