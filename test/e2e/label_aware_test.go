@@ -51,17 +51,18 @@ func TestLabelAwareFunctionsAreVisitedWithTheirContext(t *testing.T) {
 				})
 			}
 			reason := l.reasonOf(t, marker+"-1")
-			l.signalPrograms(t, marker+"-1", syscall.SIGKILL)
+			sendSignal(l.programsOf(t, marker+"-1"), syscall.SIGKILL)
 			if why := reason(); !strings.Contains(why, "dscp ended: ") {
 				t.Errorf("the reason is %q", why)
 			}
 			eventually(t, activation, func() error { return l.settled(t, chains[0]) })
 			reason = l.reasonOf(t, marker+"-1")
-			l.signalPrograms(t, marker+"-1", syscall.SIGSTOP) // it hangs
+			hangs := l.programsOf(t, marker+"-1")
+			sendSignal(hangs, syscall.SIGSTOP)
 			if why := reason(); !strings.Contains(why, "does not give them back") {
 				t.Errorf("the reason is %q", why)
 			}
-			l.signalPrograms(t, marker+"-1", syscall.SIGCONT)
+			sendSignal(hangs, syscall.SIGCONT)
 			eventually(t, activation, func() error { return l.settled(t, chains[0]) })
 			l.openAndClose(t, "acme-host", netip.AddrPortFrom(netip.MustParseAddr(www), uint16(5420+2*index)), 5)
 		})
@@ -87,13 +88,10 @@ func (l *laboratory) programsOf(t testing.TB, machine string) (found []int) {
 	return found
 }
 
-// signalPrograms sends what an instance runs a signal.
-func (l *laboratory) signalPrograms(t testing.TB, machine string, s syscall.Signal) {
-	t.Helper()
-	for _, pid := range l.programsOf(t, machine) {
-		if err := syscall.Kill(pid, s); err != nil {
-			t.Fatal(err)
-		}
+// sendSignal sends processes a signal; one that has ended needs none.
+func sendSignal(processes []int, s syscall.Signal) {
+	for _, pid := range processes {
+		_ = syscall.Kill(pid, s)
 	}
 }
 

@@ -28,6 +28,8 @@ const (
 	// microseconds. With probeInterval that is 550 ms.
 	probeLosses = 3
 	probeWait   = 100 * time.Millisecond
+	// programWait is how long a probe of a program is waited for, which needs a processor: 850 ms in all.
+	programWait = 200 * time.Millisecond
 	// probeWellAfter is how many rounds without loss bring a place back into use: a second.
 	probeWellAfter = 4
 	// probePlaces is how many places of an instance a round has; more take turns.
@@ -212,15 +214,21 @@ func (in *instance) probeLanes(ctx context.Context, namespace *hostnet.Namespace
 	}
 	h.round++
 	sound := slices.DeleteFunc(slices.Clone(lanes), func(l lane) bool { return h.ill[l.index] != nil })
-	lost := sound
+	lost, wait, excused := sound, probeWait, func() bool { return false }
+	if d.kind.LabelAware() {
+		wait = programWait
+	}
 	for try := 0; try < probeLosses && len(lost) > 0; try++ {
-		lost = in.exchange(lost, links, d, probeWait)
+		lost = in.exchange(lost, links, d, wait)
+		if d.kind.LabelAware() && try == 0 && len(lost) > 0 {
+			excused = in.program.excuse(namespace)
+		}
 	}
 	if len(sound) < len(lanes) { // what was lost before is not waited for as long
 		suspects := slices.DeleteFunc(slices.Clone(lanes), func(l lane) bool { return h.ill[l.index] == nil })
-		lost = append(lost, in.exchange(suspects, links, d, probeWait/2)...)
+		lost = append(lost, in.exchange(suspects, links, d, wait/2)...)
 	}
-	if len(lost) > 0 && d.kind.LabelAware() && in.program.begins() {
+	if len(lost) > 0 && excused() {
 		return nil
 	}
 	in.judge(ctx, namespace, links, d, lanes, lost)

@@ -159,9 +159,41 @@ func (p *program) run(namespace *hostnet.Namespace, kind vnf.Kind, all []*record
 // begins reports whether the program may need a moment more before it gives probes back. One that has ended before gets none.
 func (p *program) begins() bool { return p.why == "" && time.Since(p.started) < programBegins }
 
+// excuse begins to watch a program that has not answered. The function that it returns reports whether that was no fault of the
+// program: it has just begun, or it was ready to run and the machine gave it no processor for most of the time since.
+func (p *program) excuse(namespace *hostnet.Namespace) func() bool {
+	all := p.find(namespace)
+	count := func() (ran, waited time.Duration) {
+		for _, one := range all {
+			r, w := schedule(one.Pid)
+			ran, waited = ran+r, waited+w
+		}
+		return ran, waited
+	}
+	begun := time.Now()
+	ranBefore, waitedBefore := count()
+	return func() bool {
+		ran, waited := count()
+		starved := waited - waitedBefore
+		return p.begins() || starved > time.Since(begun)/2 && starved > ran-ranBefore
+	}
+}
+
+// schedule is how long a process's threads ran, and how long they were ready and did not (proc(5), schedstat).
+func schedule(process int) (ran, waited time.Duration) {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", process))
+	for _, file := range files {
+		text, _ := os.ReadFile(file) // it may have ended
+		var on, off int64
+		_, _ = fmt.Sscan(string(text), &on, &off)
+		ran, waited = ran+time.Duration(on), waited+time.Duration(off)
+	}
+	return ran, waited
+}
+
 // diagnosis says what is known of a program that does not give back what it is sent.
 func (p *program) diagnosis() string {
-	if p.running == nil {
+	if p.look(); p.running == nil {
 		return p.why
 	}
 	return fmt.Sprintf("program %s (process %d) does not give them back with the service index less by one; see %s", p.words[0], p.running.Pid, p.output)
@@ -205,7 +237,7 @@ func (p *program) look() {
 	select {
 	case reason = <-p.ended: // never of an adopted one
 	default:
-		if p.running.Signal(syscall.Signal(0)) == nil {
+		if p.ended != nil || !gone(p.running) {
 			return
 		}
 		reason = errors.New("it is gone")
