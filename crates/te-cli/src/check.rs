@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use te::check::{Report, survive};
-use te::error::{Error, InputError, Reason};
+use te::check::Report;
+use te::error::{Error, InputError};
 use te::json::Value;
 use te::model::Model;
 
@@ -41,32 +41,10 @@ fn report(
     document: &Value,
     path: &str,
     told: &dyn Fn(f64),
-) -> Result<Report, Error> {
-    let series = te::check::series::is_series(document);
-    let Some(list) = arguments.given("--demands") else {
-        if series {
-            let message = "is the result for a series; give its matrices with --demands";
-            return Err(InputError::new("/matrices", Reason::Contradiction, message)
-                .in_source(path)
-                .into());
-        }
-        if survive::is_survival(document) {
-            let plan = survive::read(document, model).map_err(|e| e.in_source(path))?;
-            return Ok(survive::check_telling(model, &plan, told));
-        }
-        let result = te::result::read(document, model).map_err(|e| e.in_source(path))?;
-        return Ok(te::check::check(model, &result));
+) -> Result<Report, InputError> {
+    let matrices = match arguments.given("--demands") {
+        Some(list) => crate::series::matrices(list, model)?,
+        None => Vec::new(),
     };
-    if !series {
-        let message = "is missing, so this is no result for a series; leave --demands out";
-        return Err(InputError::new("/matrices", Reason::MissingField, message)
-            .in_source(path)
-            .into());
-    }
-    let matrices = crate::series::matrices(list, model)?;
-    let result =
-        te::check::series::read(document, model, &matrices).map_err(|e| e.in_source(path))?;
-    Ok(te::check::series::check_telling(
-        model, &matrices, &result, told,
-    ))
+    te::check::check(model, document, &matrices, told).map_err(|e| e.in_source(path))
 }

@@ -97,7 +97,7 @@ const MODEL: Opt = needed("--model", "FILE", "the model, JSON; - for standard in
 const PLANNED: Opt = without(
     "--planned-model",
     "FILE",
-    "also write the model with the plan carried out, against which `check` takes the plan",
+    "also write the model with the plan carried out",
     "not written",
 );
 

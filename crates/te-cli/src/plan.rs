@@ -3,10 +3,7 @@
 use std::process::ExitCode;
 
 use te::error::{Error, InputError, Reason};
-use te::instance::{Demand, Instance};
-use te::json::Writer;
 use te::model::Model;
-use te::solution::Solution;
 
 use crate::arguments::Arguments;
 use crate::files;
@@ -21,20 +18,7 @@ pub fn cloud(arguments: &Arguments) -> Result<ExitCode, Error> {
     let plan = watched(arguments, |monitor| {
         te::plan::cloud::plan(&model, capacity, &options, monitor)
     })?;
-    let text = result(&plan.model, &plan.solution, |w| {
-        w.name("uniform").number(plan.uniform).line();
-        w.name("added").list(|w| {
-            for (site, added) in plan.model.sites.iter().zip(&plan.added) {
-                w.object(|w| {
-                    w.name("site")
-                        .text(&site.id)
-                        .name("capacity")
-                        .number(*added);
-                });
-            }
-        });
-    })?;
-    finish(arguments, &plan.model, &text)
+    finish(arguments, &plan.model, &te::plan::write::cloud(&plan)?)
 }
 
 /// Plans where to deploy VNFs anew.
@@ -46,21 +30,7 @@ pub fn placement(arguments: &Arguments) -> Result<ExitCode, Error> {
     let plan = watched(arguments, |monitor| {
         te::plan::placement::plan(&model, &new_sites, capacitated, &options, monitor)
     })?;
-    let text = result(&plan.model, &plan.solution, |w| {
-        w.name("before").number(plan.before).line();
-        w.name("placed").list(|w| {
-            for &(vnf, site, load) in &plan.placed {
-                w.object(|w| {
-                    w.name("vnf")
-                        .text(&model.vnfs[vnf].id)
-                        .name("site")
-                        .text(&model.sites[site].id);
-                    w.name("capacity").number(load);
-                });
-            }
-        });
-    })?;
-    finish(arguments, &plan.model, &text)
+    finish(arguments, &plan.model, &te::plan::write::placement(&plan)?)
 }
 
 /// `vnf=N,vnf=N`, or `*=N` for all.
@@ -94,21 +64,6 @@ fn new_sites(model: &Model, text: &str) -> Result<Vec<usize>, InputError> {
         }
     }
     Ok(counts)
-}
-
-fn result(
-    model: &Model,
-    solution: &Solution,
-    extra: impl FnOnce(&mut Writer),
-) -> Result<String, Error> {
-    let instance = Instance::new(model, Demand::Full)?;
-    let mut writer = Writer::new();
-    writer.object(|w| {
-        te::result::write_head(w, model, &instance, solution);
-        extra(w);
-        te::result::write_routes(w, model, &te::result::routes(model, &instance, solution));
-    });
-    Ok(writer.finish())
 }
 
 fn finish(arguments: &Arguments, model: &Model, text: &str) -> Result<ExitCode, Error> {

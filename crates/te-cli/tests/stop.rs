@@ -141,10 +141,7 @@ fn write_model(directory: &Directory, nodes: usize, chains: usize) {
 /// Every way to solve: its words, and what `check` needs beside the model and the result.
 fn solves(directory: &Directory) -> Vec<(Vec<String>, Vec<String>)> {
     let (model, limited) = (directory.path("model.json"), directory.path("limited.json"));
-    let (matrices, planned) = (
-        directory.path("matrices.json"),
-        directory.path("planned.json"),
-    );
+    let matrices = directory.path("matrices.json");
     let mut all = Vec::new();
     for algorithm in [
         "lp",
@@ -175,8 +172,8 @@ fn solves(directory: &Directory) -> Vec<(Vec<String>, Vec<String>)> {
     }
     for plan in ["placement --new-sites *=1", "cloud --add-capacity 100000"] {
         all.push((
-            format!("plan {plan} --model {model} --planned-model {planned}"),
-            format!("--model {planned}"),
+            format!("plan {plan} --model {model}"),
+            format!("--model {model}"),
         ));
     }
     let words = |text: String| text.split_whitespace().map(str::to_owned).collect();

@@ -1,11 +1,10 @@
-//! Solutions as the contract's JSON, and results read back for checking.
+//! Solutions as the contract's JSON.
 
 use std::collections::BTreeMap;
 
-use crate::error::{InputError, Reason};
 use crate::instance::Instance;
-use crate::json::{Fields, Place, Value, Writer};
-use crate::model::{Ends, Model};
+use crate::json::Writer;
+use crate::model::Model;
 use crate::solution::{Objective, Solution, Status, loads};
 
 /// One route of a result file.
@@ -21,21 +20,6 @@ pub struct RouteEntry {
     pub ingress: usize,
     /// Egress node.
     pub egress: usize,
-}
-
-/// A result file.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ResultFile {
-    /// The objective's name.
-    pub objective: String,
-    /// Whether it says that demand is left over which should have been carried.
-    pub partial: bool,
-    /// Stated value.
-    pub value: f64,
-    /// Stated bound, where there is one.
-    pub bound: Option<f64>,
-    /// Routes.
-    pub routes: Vec<RouteEntry>,
 }
 
 /// The routes of a solution by chain; parts of a chain on the same route are added up.
@@ -126,12 +110,13 @@ pub fn write_head(w: &mut Writer, model: &Model, instance: &Instance, solution: 
     }
     w.name("objective").text(solution.objective.name());
     w.name("value").number(solution.value);
-    w.name("bound").number(solution.bound.unwrap_or(f64::NAN));
-    // What is carried in part travels less than the bound, which is for all of the demand.
+    // What is carried in part travels less than a bound for all of the demand: none on this routing.
     let comparable = !partial || solution.objective != Objective::Latency;
-    let gap = solution.gap().filter(|_| comparable);
+    let bound = solution.bound.filter(|b| comparable && b.is_finite());
+    w.name("bound").number(bound.unwrap_or(f64::NAN));
+    let gap = bound.and_then(|_| solution.gap());
     w.name("gap").number(gap.unwrap_or(f64::NAN));
-    if solution.bound.is_some() && !instance.max_routes.is_empty() {
+    if bound.is_some() && !instance.max_routes.is_empty() {
         // The proof relaxes what makes the problem one of whole numbers.
         w.name("bound_ignores").texts(["max_routes"]);
     }
@@ -169,145 +154,4 @@ pub fn write_route(w: &mut Writer, model: &Model, route: &RouteEntry) {
             w.name("egress").text(&model.nodes[route.egress].id);
         }
     });
-}
-
-pub(crate) const KNOWN: [&str; 20] = [
-    "status",
-    "partial",
-    "objective",
-    "value",
-    "bound",
-    "gap",
-    "bound_ignores",
-    "seconds",
-    "carried_mbps",
-    "mean_latency_ms",
-    "max_link_utilization",
-    "routes",
-    "survive",
-    "normal",
-    "uniform",
-    "added",
-    "before",
-    "placed",
-    "failures",
-    "not_covered",
-];
-
-/// Reads a result file against its model.
-///
-/// # Errors
-/// The first mistake found, with its JSON pointer.
-pub fn read(document: &Value, model: &Model) -> Result<ResultFile, InputError> {
-    let root = Fields::of(Place::ROOT, document, &KNOWN)?;
-    let objective = root.text("objective")?;
-    if !["throughput", "scale", "latency"].contains(&objective) {
-        let message = format!("'{objective}' is no objective; known: throughput, scale, latency");
-        return Err(root
-            .place
-            .name("objective")
-            .error(Reason::UnknownChoice, message));
-    }
-    let entries = read_routes(&root, model)?;
-    let value = root.place.name("value").number(root.required("value")?)?;
-    let bound = read_bound(&root)?;
-    let partial = root.text("status")? == "partial" || is_partial(&root)?;
-    Ok(ResultFile {
-        objective: objective.to_owned(),
-        partial,
-        value,
-        bound,
-        routes: entries,
-    })
-}
-
-/// Whether a result says that it was cut short before it carried what must be carried.
-fn is_partial(root: &Fields<'_>) -> Result<bool, InputError> {
-    let Some(value) = root.optional("partial") else {
-        return Ok(false);
-    };
-    let place = root.place.name("partial");
-    let status = root.text("status")?;
-    match value {
-        Value::Bool(true) if ["interrupted", "time-limit"].contains(&status) => Ok(true),
-        Value::Bool(_) => {
-            let message = "stands, as true, in results that were cut short only";
-            Err(place.error(Reason::Contradiction, message))
-        }
-        _ => Err(place.error(Reason::WrongType, "must be true")),
-    }
-}
-
-/// Reads the member `bound`, where there is one.
-///
-/// # Errors
-/// A bound that is no number.
-pub fn read_bound(root: &Fields<'_>) -> Result<Option<f64>, InputError> {
-    match root.optional("bound") {
-        None | Some(Value::Null) => Ok(None),
-        Some(bound) => Ok(Some(root.place.name("bound").number(bound)?)),
-    }
-}
-
-/// Reads the member `routes`.
-///
-/// # Errors
-/// The first mistake found, with its JSON pointer.
-pub fn read_routes(root: &Fields<'_>, model: &Model) -> Result<Vec<RouteEntry>, InputError> {
-    let index =
-        |ids: &mut dyn Iterator<Item = &String>| -> std::collections::HashMap<String, usize> {
-            ids.enumerate().map(|(i, id)| (id.clone(), i)).collect()
-        };
-    let chains = index(&mut model.chains.iter().map(|c| &c.id));
-    let sites = index(&mut model.sites.iter().map(|s| &s.id));
-    let nodes = index(&mut model.nodes.iter().map(|n| &n.id));
-    let list = root.place.name("routes");
-    let mut entries = Vec::new();
-    for (i, value) in root.list("routes")?.iter().enumerate() {
-        let place = list.index(i);
-        let fields = Fields::of(
-            place,
-            value,
-            &["chain", "fraction", "sites", "ingress", "egress"],
-        )?;
-        let find = |place: Place<'_>,
-                    kind: &str,
-                    map: &std::collections::HashMap<String, usize>,
-                    value: &Value| {
-            let id = place.text(value)?;
-            map.get(id).copied().ok_or_else(|| {
-                place.error(
-                    Reason::DanglingReference,
-                    format!("there is no {kind} '{id}' in the model"),
-                )
-            })
-        };
-        let chain = find(
-            place.name("chain"),
-            "chain",
-            &chains,
-            fields.required("chain")?,
-        )?;
-        let site_list = place.name("sites");
-        let mut route_sites = Vec::new();
-        for (k, site) in fields.list("sites")?.iter().enumerate() {
-            route_sites.push(find(site_list.index(k), "site", &sites, site)?);
-        }
-        let end = |name: &str, ends: &Ends| match fields.optional(name) {
-            Some(value) => find(place.name(name), "node", &nodes, value),
-            None if ends.nodes().count() == 1 => Ok(ends.nodes().next().unwrap_or(0)),
-            None => Err(place.error(
-                Reason::MissingField,
-                format!("the chain has several ends: '{name}' is missing"),
-            )),
-        };
-        entries.push(RouteEntry {
-            chain,
-            fraction: fields.not_negative("fraction")?,
-            sites: route_sites,
-            ingress: end("ingress", &model.chains[chain].ingress)?,
-            egress: end("egress", &model.chains[chain].egress)?,
-        });
-    }
-    Ok(entries)
 }

@@ -115,8 +115,12 @@ pub fn solve(
     }
     let not_covered = failures[states.len()..].iter();
     let not_covered: Vec<String> = not_covered.map(|f| f.name(model).1.to_owned()).collect();
-    let failures = settle_all(states, instance, &solution, value, &clock);
+    let mut failures = settle_all(states, instance, &solution, value, &clock);
     solution.value = failures.iter().map(|f| f.value).fold(normal, f64::min);
+    // Where nothing is left to carry, any factor holds.
+    for failure in failures.iter_mut().filter(|f| f.value.is_infinite()) {
+        failure.value = solution.value;
+    }
     solution.bound = Some(bound);
     solution.seconds = clock.elapsed().as_secs_f64();
     // What holds in some states only is no optimum over all of them.
@@ -159,7 +163,7 @@ fn settle_all(
         let over = grace.is_over();
         settled[index] = states[index].take().map(|state| {
             if over || state.kept.0 >= target {
-                state.unmixed(target)
+                state.unmixed()
             } else {
                 state.settle(before, normal, target)
             }
@@ -306,11 +310,10 @@ impl State {
     }
 
     /// Backup routes and all that the failure leaves alone.
-    fn unmixed(self, target: f64) -> Contingency {
+    fn unmixed(self) -> Contingency {
         let (value, moved) = self.kept;
         Contingency {
-            // Where nothing is left to carry, any factor holds.
-            value: if value.is_finite() { value } else { target },
+            value,
             moved,
             failure: self.failure,
             name: self.name,
@@ -343,20 +346,19 @@ impl State {
             });
             flows.extend(scaled.filter(|f| f.fraction > 0.0));
         }
+        let stays = !self.staying.is_empty();
         let kept = self.staying.into_iter().map(|f| Flow {
             fraction: keep * f.fraction,
             ..f
         });
         let whole: Vec<Flow> = kept.chain(flows.iter().cloned()).collect();
-        let carried = value(instance, Objective::Scale, &whole);
         Contingency {
-            // Where nothing is left to carry, any factor holds.
-            value: if carried.is_finite() { carried } else { target },
+            value: value(instance, Objective::Scale, &whole),
             moved: moved(before, normal, instance, &whole),
             failure: self.failure,
             name: self.name,
             from_scratch: self.scratch.0,
-            keep,
+            keep: if stays { keep } else { 1.0 },
             flows,
             instance: self.instance,
         }

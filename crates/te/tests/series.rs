@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{all_routes, random_model};
+use support::{all_routes, checked_text, random_model};
 use te::arc::Program;
 use te::error::{Error, Reason};
 use te::highs::{Method, Outcome};
@@ -24,10 +24,7 @@ fn solve(model: &Model, matrices: &[Matrix], max_change: f64) -> Series {
     let series = series::solve(model, matrices, max_change, &options(), &Monitor::default())
         .expect("solvable");
     let text = series::to_json(model, &series);
-    let document = parse(text.as_bytes()).expect("what we write is JSON");
-    let result =
-        te::check::series::read(&document, model, matrices).expect("what we write is a result");
-    let report = te::check::series::check(model, matrices, &result);
+    let report = checked_text(model, &text, matrices);
     assert_eq!(report.violations, Vec::<String>::new());
     series
 }

@@ -4,7 +4,7 @@
 mod support;
 
 use support::stopping::{graceful, patient, stopped_at, stopped_everywhere};
-use support::{checked, divide_chains, limited_model, random_model};
+use support::{checked, checked_text, divide_chains, limited_model, random_model};
 use te::check::Report;
 use te::instance::{Demand, Instance};
 use te::json::parse;
@@ -27,9 +27,7 @@ fn assert_holds(report: &Report, what: &str) {
 fn check_plan(model: &Model, against: Against, plan: &Survivable) -> Report {
     let instance = Instance::new(model, Demand::Full).expect("background fits");
     let text = survive::to_json(model, &instance, against, plan);
-    let document = parse(text.as_bytes()).expect("what we write is JSON");
-    let read = te::check::survive::read(&document, model).expect("what we write is read");
-    te::check::survive::check_all(model, &read)
+    checked_text(model, &text, &[])
 }
 
 #[test]
@@ -78,14 +76,12 @@ fn a_failure_is_left_out_only_by_plans_that_were_cut_short() {
         |plan: &survive::Survivable| survive::to_json(&model, &instance, Against::Sites, plan);
     let read = |text: &str| {
         let document = parse(text.as_bytes()).expect("what we write is JSON");
-        te::check::survive::read(&document, &model)
+        te::check::check(&model, &document, &[], &|_| {})
     };
-    let silent = read(&write(&plan)).expect("a plan");
-    let report = te::check::survive::check_all(&model, &silent);
+    let report = read(&write(&plan)).expect("a plan");
     assert!(report.violations.iter().any(|v| v.contains("is missing")));
     plan.not_covered.push(gone.name);
-    let named = read(&write(&plan)).expect("a plan");
-    assert_holds(&te::check::survive::check_all(&model, &named), "named");
+    assert_holds(&read(&write(&plan)).expect("a plan"), "named");
     plan.solution.status = Status::Optimal;
     let refused = read(&write(&plan)).expect_err("it was not cut short");
     assert_eq!(refused.pointer, "/not_covered");
@@ -131,10 +127,7 @@ fn series_that_are_stopped_anywhere_have_routes_for_every_matrix() {
                     return;
                 };
                 let text = series::to_json(&model, &series);
-                let document = parse(text.as_bytes()).expect("what we write is JSON");
-                let read = te::check::series::read(&document, &model, &matrices)
-                    .expect("what we write is read");
-                assert_holds(&te::check::series::check(&model, &matrices, &read), &what);
+                assert_holds(&checked_text(&model, &text, &matrices), &what);
                 if let Ok(best) = &best {
                     assert!(best.value <= series.bound * (1.0 + 1e-6), "{what}");
                 }

@@ -2,195 +2,253 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Report, TOLERANCE, check_with};
+use super::read;
+use super::routing::{Claim, State};
+use super::verdict::{Verdict, differs, maybe};
+use super::{Report, TOLERANCE};
 use crate::error::{InputError, Reason};
 use crate::json::{Fields, Place, Value};
 use crate::model::Model;
 use crate::network::Network;
-use crate::result::{ResultFile, RouteEntry, read_bound, read_routes};
+use crate::result::{Figures, RouteEntry};
 use crate::series::Matrix;
+use crate::solution::Objective;
 
 /// A result for a series of matrices.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SeriesFile {
-    /// Stated factor on the demands of every matrix.
-    pub value: f64,
-    /// Stated bound.
-    pub bound: Option<f64>,
-    /// Stated limit on the change between matrices.
-    pub max_change: f64,
+struct SeriesFile {
+    verdict: Verdict,
+    /// Limit on the change between matrices.
+    max_change: f64,
+    /// Factor when each matrix is routed from scratch.
+    from_scratch: f64,
     /// The matrices in order.
-    pub moments: Vec<MomentFile>,
+    moments: Vec<Moment>,
 }
 
 /// One matrix of a result.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MomentFile {
-    /// Stated factor of this matrix alone.
-    pub value: f64,
-    /// Stated share of the demand that changes its route.
-    pub moved: f64,
-    /// Its routes: its own, or those of all.
-    pub routes: Vec<RouteEntry>,
+struct Moment {
+    value: f64,
+    /// Share of the demand that changes its route.
+    moved: f64,
+    from_scratch: f64,
+    from_scratch_bound: Option<f64>,
+    figures: Figures,
+    /// Its routes: its own, or those of all; and their pointer.
+    routes: Vec<RouteEntry>,
+    place: String,
 }
 
-/// Whether a document is the result of a series.
-pub fn is_series(document: &Value) -> bool {
-    matches!(document, Value::Object(m) if m.iter().any(|(name, _)| name == "matrices"))
-}
+const ROOT: [&str; 10] = [
+    "status",
+    "objective",
+    "value",
+    "bound",
+    "gap",
+    "seconds",
+    "max_change",
+    "from_scratch",
+    "matrices",
+    "routes",
+];
 
-/// Reads the result of a series; the matrices must be those given, in the same order.
-///
-/// # Errors
-/// The first mistake found, with its JSON pointer.
-pub fn read(
-    document: &Value,
-    model: &Model,
-    matrices: &[Matrix],
-) -> Result<SeriesFile, InputError> {
-    let known = [
-        "status",
-        "objective",
-        "value",
-        "bound",
-        "gap",
-        "seconds",
-        "max_change",
-        "from_scratch",
-        "matrices",
-        "routes",
-    ];
-    let root = Fields::of(Place::ROOT, document, &known)?;
+const MOMENT: [&str; 10] = [
+    "matrix",
+    "value",
+    "moved_share",
+    "from_scratch",
+    "from_scratch_bound",
+    "from_scratch_moved_share",
+    "carried_mbps",
+    "mean_latency_ms",
+    "max_link_utilization",
+    "routes",
+];
+
+fn read(document: &Value, model: &Model, matrices: &[Matrix]) -> Result<SeriesFile, InputError> {
+    let root = Fields::of(Place::ROOT, document, &ROOT)?;
+    let verdict = Verdict::read(&root)?;
+    if verdict.objective != Objective::Scale {
+        let message = "series maximise the factor: must be 'scale'";
+        let place = root.place.name("objective");
+        return Err(place.error(Reason::Contradiction, message));
+    }
     let max_change = root.not_negative("max_change")?;
-    let shared = read_routes(&root, model)?;
+    let shared = read::routes(&root, model)?;
+    if max_change > 0.0 && !shared.is_empty() {
+        let message = "each matrix has its own, so this list must be empty";
+        return Err(root
+            .place
+            .name("routes")
+            .error(Reason::Contradiction, message));
+    }
     let list = root.place.name("matrices");
     let values = root.list("matrices")?;
     if values.len() != matrices.len() {
-        let message = format!(
-            "{} matrices, and {} are given with --demands",
-            values.len(),
-            matrices.len()
-        );
+        let (here, given) = (values.len(), matrices.len());
+        let message = format!("{here} matrices, and {given} are given with --demands");
         return Err(list.error(Reason::WrongLength, message));
     }
-    let known = [
-        "matrix",
-        "value",
-        "moved_share",
-        "from_scratch",
-        "from_scratch_bound",
-        "from_scratch_moved_share",
-        "carried_mbps",
-        "mean_latency_ms",
-        "max_link_utilization",
-        "routes",
-    ];
-    let mut moments = Vec::with_capacity(values.len());
-    for (i, (value, matrix)) in values.iter().zip(matrices).enumerate() {
+    let shared = (max_change == 0.0).then_some(&shared[..]);
+    let all = values.iter().zip(matrices).enumerate();
+    let moments = all.map(|(i, (value, matrix))| {
         let place = list.index(i);
-        let fields = Fields::of(place, value, &known)?;
-        let name = fields.text("matrix")?;
-        if name != matrix.name {
-            let message = format!(
-                "the matrix given with --demands in this place is '{}'",
-                matrix.name
-            );
-            return Err(place.name("matrix").error(Reason::Contradiction, message));
-        }
-        moments.push(MomentFile {
-            value: fields.not_negative("value")?,
-            moved: fields.not_negative("moved_share")?,
-            routes: if max_change > 0.0 {
-                read_routes(&fields, model)?
-            } else {
-                shared.clone()
-            },
-        });
-    }
+        moment(&Fields::of(place, value, &MOMENT)?, model, matrix, shared)
+    });
     Ok(SeriesFile {
-        value: root.not_negative("value")?,
-        bound: read_bound(&root)?,
+        from_scratch: root.not_negative("from_scratch")?,
+        moments: moments.collect::<Result<_, _>>()?,
+        verdict,
         max_change,
-        moments,
+    })
+}
+
+fn moment(
+    fields: &Fields<'_>,
+    model: &Model,
+    matrix: &Matrix,
+    shared: Option<&[RouteEntry]>,
+) -> Result<Moment, InputError> {
+    let refuse = |name: &str, message: String| {
+        Err(fields
+            .place
+            .name(name)
+            .error(Reason::Contradiction, message))
+    };
+    if fields.text("matrix")? != matrix.name {
+        let given = &matrix.name;
+        let message = format!("the matrix given with --demands in this place is '{given}'");
+        return refuse("matrix", message);
+    }
+    let (routes, place) = match shared {
+        None => {
+            let place = fields.place.name("routes").pointer();
+            (read::routes(fields, model)?, place)
+        }
+        Some(_) if fields.optional("routes").is_some() => {
+            return refuse("routes", "one routing serves all matrices".into());
+        }
+        Some(routes) => (routes.to_vec(), "/routes".into()),
+    };
+    fields.not_negative("from_scratch_moved_share")?;
+    Ok(Moment {
+        value: fields.not_negative("value")?,
+        moved: fields.not_negative("moved_share")?,
+        from_scratch: fields.not_negative("from_scratch")?,
+        from_scratch_bound: maybe(fields, "from_scratch_bound")?,
+        figures: Figures::read(fields)?,
+        routes,
+        place,
     })
 }
 
 /// Checks the routes of every matrix against its demands, and the change between consecutive ones.
-pub fn check(model: &Model, matrices: &[Matrix], result: &SeriesFile) -> Report {
-    check_telling(model, matrices, result, &|_| {})
-}
-
-/// As [`check`]; `told` hears after every matrix what share of them is done.
-pub fn check_telling(
+pub fn check(
     model: &Model,
+    document: &Value,
     matrices: &[Matrix],
-    result: &SeriesFile,
     told: &dyn Fn(f64),
-) -> Report {
+) -> Result<Report, InputError> {
+    let result = read(document, model, matrices)?;
     let network = Network::of(model);
-    let mut total = Report {
-        violations: Vec::new(),
-        value: result.value,
+    let verdict = &result.verdict;
+    let least =
+        |of: fn(&Moment) -> f64| result.moments.iter().map(of).fold(f64::INFINITY, f64::min);
+    let value = least(|m| m.value);
+    let mut report = Report {
+        violations: verdict.contradictions(),
+        value,
         carried_mbps: 0.0,
         max_link_utilization: 0.0,
     };
+    let stated = [
+        differs("/value", verdict.value, value),
+        differs(
+            "/from_scratch",
+            result.from_scratch,
+            least(|m| m.from_scratch),
+        ),
+    ];
+    report.violations.extend(stated.into_iter().flatten());
     let mut before: Option<Shares> = None;
     for (i, (matrix, moment)) in matrices.iter().zip(&result.moments).enumerate() {
-        let mut here = matrix.apply(model);
-        let busy: Vec<bool> = (0..model.chains.len()).map(|c| matrix.demands(c)).collect();
-        // Who demands nothing needs no routes and loads nothing with those it has.
-        for (chain, busy) in here.chains.iter_mut().zip(&busy) {
-            if !busy {
-                chain.minimum_share = Some(0.0);
-            }
-        }
-        let mut of = |factor: f64| {
-            let file = ResultFile {
-                objective: "scale".into(),
-                partial: false,
-                value: factor,
-                bound: None,
-                routes: moment
-                    .routes
-                    .iter()
-                    .filter(|r| busy[r.chain])
-                    .cloned()
-                    .collect(),
-            };
-            let report = check_with(&here, &network, &file);
-            let at = |v: String| format!("matrix {}: {v}", matrix.name);
-            total
-                .violations
-                .extend(report.violations.into_iter().map(at));
-            total.carried_mbps = total.carried_mbps.max(report.carried_mbps);
-            total.max_link_utilization =
-                total.max_link_utilization.max(report.max_link_utilization);
-        };
-        of(result.value);
-        of(moment.value);
+        let here = matrix.apply(model);
+        let state = State::new(&here, &network);
+        let violations = at(&state, matrix, moment, verdict.value, i, &mut report);
+        report.violations.extend(violations);
         let now = shares(&moment.routes);
         let moved = before
             .as_ref()
             .map_or(0.0, |before| moved(&here, before, &now));
-        if moved > result.max_change + TOLERANCE || (moved - moment.moved).abs() > TOLERANCE {
-            total.violations.push(format!(
-                "/matrices/{i}/moved_share: {moved} of the demand changes its route, {} is stated and {} allowed",
-                moment.moved, result.max_change
+        let pointer = format!("/matrices/{i}/moved_share");
+        report
+            .violations
+            .extend(differs(&pointer, moment.moved, moved));
+        if moved > result.max_change + TOLERANCE {
+            report.violations.push(format!(
+                "{pointer}: {moved} of the demand changes its route, {} is allowed",
+                result.max_change
             ));
         }
         before = Some(now);
         told((i + 1) as f64 / matrices.len() as f64);
     }
-    if let Some(bound) = result
-        .bound
-        .filter(|b| result.value > b * (1.0 + TOLERANCE))
+    Ok(report)
+}
+
+/// Checks the routes of one matrix at the factor of the whole series, and what is stated of them.
+fn at(
+    state: &State<'_>,
+    matrix: &Matrix,
+    moment: &Moment,
+    value: f64,
+    index: usize,
+    report: &mut Report,
+) -> Vec<String> {
+    let place = format!("/matrices/{index}");
+    // Who demands nothing loads nothing with the routes it has.
+    let (busy, idle): (Vec<RouteEntry>, Vec<RouteEntry>) = moment
+        .routes
+        .iter()
+        .cloned()
+        .partition(|r| matrix.demands(r.chain));
+    let found = state.evaluate(Claim::of_scale(value), &busy, &moment.place);
+    let of = |v: String| format!("{v} (matrix {})", matrix.name);
+    let mut wrong: Vec<String> = found.violations.iter().cloned().map(of).collect();
+    wrong.extend(differs(
+        &format!("{place}/value"),
+        moment.value,
+        found.value,
+    ));
+    wrong.extend(moment.figures.differ(&found, &place));
+    // From scratch no matrix carries more than is proved.
+    let bound = moment.from_scratch_bound.unwrap_or(f64::INFINITY);
+    for (name, factor) in [
+        ("value", moment.value),
+        ("from_scratch", moment.from_scratch),
+    ] {
+        if factor > bound * (1.0 + TOLERANCE) {
+            wrong.push(format!(
+                "{place}/from_scratch_bound: {bound} is beaten by the {name} {factor}"
+            ));
+        }
+    }
+    let mut sums: HashMap<usize, f64> = HashMap::new();
+    for route in &idle {
+        *sums.entry(route.chain).or_default() += route.fraction;
+    }
+    for (chain, sum) in sums
+        .into_iter()
+        .filter(|(_, sum)| (sum - 1.0).abs() > TOLERANCE)
     {
-        total.violations.push(format!(
-            "/bound: {bound} is beaten by the value {}",
-            result.value
+        let (id, place) = (&state.model.chains[chain].id, &moment.place);
+        wrong.push(format!(
+            "{place}: chain {id}: its shares sum to {sum}, not to 1"
         ));
     }
-    total
+    report.carried_mbps = report.carried_mbps.max(found.figures.carried_mbps);
+    let most = found.figures.max_link_utilization;
+    report.max_link_utilization = report.max_link_utilization.max(most);
+    wrong
 }
 
 type Shares<'a> = HashMap<(usize, usize, usize, &'a [usize]), f64>;

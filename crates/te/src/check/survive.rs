@@ -2,93 +2,98 @@
 //!
 //! After a failure the network finds its shortest paths anew. A route that the failure touches (it visits the failed
 //! site, or a pair of its stops is joined by other links than before) is lost; what the plan lists as routes for the
-//! failure comes in its place. Where the plan says `rerouted`, its routes replace all others.
+//! failure comes in its place, and of the others the share `keep` stays.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
-use super::{Report, TOLERANCE, check, check_with};
+use super::Report;
+use super::read::{self, ResultFile};
+use super::routing::{Claim, State};
+use super::verdict::{differs, maybe};
 use crate::error::{InputError, Reason};
 use crate::json::{Fields, Place, Value};
-use crate::model::{Model, Site};
+use crate::model::Model;
 use crate::network::Network;
-use crate::result::{ResultFile, RouteEntry, read_bound, read_routes};
+use crate::result::RouteEntry;
+use crate::solution::{Objective, Status};
 
 /// A plan with backup routes.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SurvivalFile {
-    /// The normal state.
-    pub normal: ResultFile,
+struct Plan {
+    /// The normal state; its value is that of every state.
+    whole: ResultFile,
+    /// Factor of the normal state alone.
+    normal: f64,
     /// Whether sites fail, and not links.
-    pub sites: bool,
-    /// What the plan says of each failure.
-    pub failures: Vec<FailureFile>,
+    sites: bool,
+    failures: Vec<Failure>,
     /// Links or sites for whose failure it says that it does not provide, since it was cut short.
-    pub not_covered: Vec<usize>,
+    not_covered: Vec<usize>,
 }
 
 /// One failure of a plan.
-#[derive(Debug, Clone, PartialEq)]
-pub struct FailureFile {
+struct Failure {
     /// Index of the link or site that fails.
-    pub failed: usize,
-    /// Stated factor after it.
-    pub value: f64,
+    failed: usize,
+    value: f64,
+    moved: f64,
+    /// Share of the normal routes that stays, of those that the failure leaves alone.
+    keep: f64,
     /// Backup routes.
-    pub routes: Vec<RouteEntry>,
-    /// Shares of the normal routes that stay, where not all that the failure leaves alone do.
-    pub keep: f64,
+    routes: Vec<RouteEntry>,
 }
 
-/// Whether a document is a plan with backup routes.
-pub fn is_survival(document: &Value) -> bool {
-    matches!(document, Value::Object(m) if m.iter().any(|(name, _)| name == "failures"))
-}
-
-/// Reads a plan against its model.
-///
-/// # Errors
-/// The first mistake found, with its JSON pointer.
-pub fn read(document: &Value, model: &Model) -> Result<SurvivalFile, InputError> {
-    let normal = crate::result::read(document, model)?;
-    let known = crate::result::KNOWN;
+fn read(document: &Value, model: &Model) -> Result<Plan, InputError> {
+    let more = ["survive", "normal", "failures", "not_covered"];
+    let known = [&read::HEAD[..], &more].concat();
     let root = Fields::of(Place::ROOT, document, &known)?;
+    let whole = read::result(&root, model)?;
+    if whole.verdict.objective != Objective::Scale {
+        let message = "plans for failures maximise the factor: must be 'scale'";
+        let place = root.place.name("objective");
+        return Err(place.error(Reason::Contradiction, message));
+    }
     let against = root.text("survive")?;
     if !["link", "site"].contains(&against) {
         let message = format!("'{against}' is unknown; known: link, site");
-        return Err(root
-            .place
-            .name("survive")
-            .error(Reason::UnknownChoice, message));
+        let place = root.place.name("survive");
+        return Err(place.error(Reason::UnknownChoice, message));
     }
     let sites = against == "site";
     let list = root.place.name("failures");
-    let mut failures = Vec::new();
-    for (i, value) in root.list("failures")?.iter().enumerate() {
-        let known = [
-            "failed",
-            "value",
-            "from_scratch",
-            "moved_share",
-            "keep",
-            "routes",
-        ];
-        let place = list.index(i);
-        let fields = Fields::of(place, value, &known)?;
-        let id = fields.text("failed")?;
-        let failed = find(model, sites, id, place.name("failed"))?;
-        failures.push(FailureFile {
-            failed,
-            value: fields.not_negative("value")?,
-            routes: read_routes(&fields, model)?,
-            keep: fields.not_negative("keep")?,
-        });
-    }
-    read_bound(&root)?;
-    Ok(SurvivalFile {
-        normal,
+    let values = root.list("failures")?.iter().enumerate();
+    let failures = values.map(|(i, value)| failure(list.index(i), value, model, sites));
+    Ok(Plan {
+        normal: root.not_negative("normal")?,
+        failures: failures.collect::<Result<_, _>>()?,
+        not_covered: not_covered(&root, model, sites, whole.verdict.status)?,
+        whole,
         sites,
-        failures,
-        not_covered: not_covered(&root, model, sites)?,
+    })
+}
+
+fn failure(
+    place: Place<'_>,
+    value: &Value,
+    model: &Model,
+    sites: bool,
+) -> Result<Failure, InputError> {
+    let known = [
+        "failed",
+        "value",
+        "from_scratch",
+        "moved_share",
+        "keep",
+        "routes",
+    ];
+    let fields = Fields::of(place, value, &known)?;
+    // Of another routing, which is not stated: any factor, or none where nothing limits it.
+    maybe(&fields, "from_scratch")?;
+    Ok(Failure {
+        failed: find(model, sites, fields.text("failed")?, place.name("failed"))?,
+        value: fields.not_negative("value")?,
+        moved: fields.not_negative("moved_share")?,
+        keep: fields.not_negative("keep")?,
+        routes: read::routes(&fields, model)?,
     })
 }
 
@@ -105,59 +110,80 @@ fn find(model: &Model, sites: bool, id: &str, place: Place<'_>) -> Result<usize,
 }
 
 /// The failures that a plan does not provide for; only one that was cut short may have any.
-fn not_covered(root: &Fields<'_>, model: &Model, sites: bool) -> Result<Vec<usize>, InputError> {
+fn not_covered(
+    root: &Fields<'_>,
+    model: &Model,
+    sites: bool,
+    status: Status,
+) -> Result<Vec<usize>, InputError> {
     let place = root.place.name("not_covered");
     if root.optional("not_covered").is_none() {
         return Ok(Vec::new());
     }
-    let status = root.text("status")?;
-    if !["interrupted", "time-limit"].contains(&status) {
+    if !matches!(status, Status::Interrupted | Status::TimeLimit) {
+        let status = status.name();
         let message = format!("is for plans that were cut short, and the status is '{status}'");
         return Err(place.error(Reason::Contradiction, message));
     }
-    let list = root.list("not_covered")?.iter().enumerate();
+    let list = root.list("not_covered")?;
+    if list.is_empty() {
+        return Err(place.error(Reason::WrongLength, "is empty; leave it out"));
+    }
     let read = |(i, value): (usize, &Value)| {
         let place = place.index(i);
         find(model, sites, place.text(value)?, place)
     };
-    list.map(read).collect()
+    list.iter().enumerate().map(read).collect()
 }
 
 /// Checks the normal state and the state after every failure at the plan's value.
-pub fn check_all(model: &Model, plan: &SurvivalFile) -> Report {
-    check_telling(model, plan, &|_| {})
-}
-
-/// As [`check_all`]; `told` hears after every state what share of them is done.
-pub fn check_telling(model: &Model, plan: &SurvivalFile, told: &dyn Fn(f64)) -> Report {
-    let mut report = check(model, &plan.normal);
+pub fn check(model: &Model, document: &Value, told: &dyn Fn(f64)) -> Result<Report, InputError> {
+    let plan = read(document, model)?;
     let before = Network::of(model);
-    let mut covered = HashSet::new();
+    let normal = State::new(model, &before);
+    let verdict = &plan.whole.verdict;
+    let found = normal.evaluate(verdict, &plan.whole.routes, "/routes");
+    let mut violations = verdict.contradictions();
+    violations.extend(plan.whole.ignored(model));
+    violations.extend(plan.whole.figures.differ(&found, ""));
+    violations.extend(differs("/normal", plan.normal, found.value));
+    let values = plan.failures.iter().map(|f| f.value);
+    let least = values.fold(plan.normal, f64::min);
+    violations.extend(differs("/value", verdict.value, least));
     for (i, failure) in plan.failures.iter().enumerate() {
-        let (name, gone) = if plan.sites {
-            covered.insert(failure.failed);
-            (&model.sites[failure.failed].id, Vec::new())
-        } else {
-            let gone = fibre(model, failure.failed);
-            covered.extend(&gone);
-            (&model.links[failure.failed].id, gone)
-        };
-        if failure.value < plan.normal.value * (1.0 - TOLERANCE) {
-            let message = format!("{} after it, {} in all", failure.value, plan.normal.value);
-            report
-                .violations
-                .push(format!("/failures/{i}/value: {message}"));
-        }
-        let after = State::new(model, &before, plan.sites.then_some(failure.failed), &gone);
-        let violations = after.check(&plan.normal, failure);
-        report.violations.extend(
-            violations
-                .into_iter()
-                .map(|v| format!("after the failure of {name}: {v}")),
-        );
+        let after = After::new(model, &before, &plan, failure);
+        violations.extend(after.check(i, &plan, failure));
         told((i + 1) as f64 / plan.failures.len() as f64);
     }
-    for &failed in &plan.not_covered {
+    violations.extend(covered(model, &plan));
+    Ok(Report {
+        value: least,
+        carried_mbps: found.figures.carried_mbps,
+        max_link_utilization: found.figures.max_link_utilization,
+        violations: found.violations.into_iter().chain(violations).collect(),
+    })
+}
+
+/// Every link or site is provided for, or named as one that is not; once.
+fn covered(model: &Model, plan: &Plan) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut covered = HashSet::new();
+    let name = |failed: usize| {
+        if plan.sites {
+            &model.sites[failed].id
+        } else {
+            &model.links[failed].id
+        }
+    };
+    let stated = |list: &'static str| move |(i, failed)| (format!("/{list}/{i}"), failed);
+    let failures = plan.failures.iter().map(|f| f.failed).enumerate();
+    let left = plan.not_covered.iter().copied().enumerate();
+    let all = failures.map(stated("failures"));
+    for (pointer, failed) in all.chain(left.map(stated("not_covered"))) {
+        if covered.contains(&failed) {
+            let name = name(failed);
+            wrong.push(format!("{pointer}: the failure of {name} stands twice"));
+        }
         covered.extend(if plan.sites {
             vec![failed]
         } else {
@@ -170,16 +196,10 @@ pub fn check_telling(model: &Model, plan: &SurvivalFile, told: &dyn Fn(f64)) -> 
         model.links.len()
     };
     for missing in (0..all).filter(|f| !covered.contains(f)) {
-        let name = if plan.sites {
-            &model.sites[missing].id
-        } else {
-            &model.links[missing].id
-        };
-        report
-            .violations
-            .push(format!("/failures: the failure of {name} is missing"));
+        let name = name(missing);
+        wrong.push(format!("/failures: the failure of {name} is missing"));
     }
-    report
+    wrong
 }
 
 /// A link and the one of the opposite direction that shares its fibre: the links that stand in the same place among
@@ -199,18 +219,25 @@ fn fibre(model: &Model, link: usize) -> Vec<usize> {
 }
 
 /// The network and the model after a failure.
-struct State<'a> {
+struct After<'a> {
+    name: &'a str,
     before: &'a Network,
-    after: Network,
+    network: Network,
     model: Model,
     site: Option<usize>,
 }
 
-impl<'a> State<'a> {
-    fn new(model: &Model, before: &'a Network, site: Option<usize>, links: &[usize]) -> State<'a> {
-        let alive: Vec<bool> = (0..model.links.len())
-            .map(|l| !links.contains(&l))
-            .collect();
+impl<'a> After<'a> {
+    fn new(model: &'a Model, before: &'a Network, plan: &Plan, failure: &Failure) -> After<'a> {
+        let (name, site, links) = if plan.sites {
+            let site = failure.failed;
+            (&model.sites[site].id, Some(site), Vec::new())
+        } else {
+            let link = failure.failed;
+            (&model.links[link].id, None, fibre(model, link))
+        };
+        let alive = (0..model.links.len()).map(|l| !links.contains(&l));
+        let alive: Vec<bool> = alive.collect();
         let mut changed = model.clone();
         for vnf in &mut changed.vnfs {
             vnf.deployments.retain(|d| Some(d.site) != site);
@@ -219,12 +246,12 @@ impl<'a> State<'a> {
             let share = chain.survive_share.unwrap_or(1.0);
             let both = chain.forward_mbps.iter_mut().chain(&mut chain.reverse_mbps);
             both.for_each(|mbps| *mbps *= share);
-            chain.minimum_share = Some(if share > 0.0 { 1.0 } else { 0.0 });
             chain.limits.max_routes = None;
         }
-        State {
+        After {
+            name,
             before,
-            after: Network::without(model, &alive),
+            network: Network::without(model, &alive),
             model: changed,
             site,
         }
@@ -232,35 +259,89 @@ impl<'a> State<'a> {
 
     /// Whether a normal route still works as it did.
     fn stands(&self, route: &RouteEntry) -> bool {
-        let place = |s: &usize| self.model.sites.get(*s).map_or(0, |site: &Site| site.node);
         let mut stops = vec![route.ingress];
-        stops.extend(route.sites.iter().map(place));
+        stops.extend(route.sites.iter().map(|s| self.model.sites[*s].node));
         stops.push(route.egress);
-        let same = |a: usize, b: usize| self.before.path(a, b).eq(self.after.path(a, b));
+        let same = |a: usize, b: usize| self.before.path(a, b).eq(self.network.path(a, b));
         !route.sites.iter().any(|s| Some(*s) == self.site)
             && stops
                 .windows(2)
                 .all(|h| same(h[0], h[1]) && same(h[1], h[0]))
     }
 
-    fn check(&self, normal: &ResultFile, failure: &FailureFile) -> Vec<String> {
+    fn check(&self, index: usize, plan: &Plan, failure: &Failure) -> Vec<String> {
+        let place = format!("/failures/{index}");
         let survives = |r: &&RouteEntry| self.model.chains[r.chain].survive_share != Some(0.0);
-        let kept = normal
-            .routes
-            .iter()
-            .filter(|r| self.stands(r))
-            .filter(survives)
-            .map(|r| RouteEntry {
-                fraction: failure.keep * r.fraction,
-                ..r.clone()
-            });
-        let state = ResultFile {
-            objective: "scale".into(),
-            partial: false,
-            value: failure.value,
-            bound: None,
-            routes: kept.chain(failure.routes.iter().cloned()).collect(),
+        let normal = plan.whole.routes.iter().filter(survives);
+        let kept = normal.clone().filter(|r| self.stands(r));
+        let mut routes: BTreeMap<Key<'_>, f64> = BTreeMap::new();
+        for route in kept.clone().filter(|_| failure.keep > 0.0) {
+            *routes.entry(key(route)).or_default() += failure.keep * route.fraction;
+        }
+        let mut wrong = Vec::new();
+        let mut backups = HashSet::new();
+        for (i, route) in failure.routes.iter().enumerate() {
+            *routes.entry(key(route)).or_default() += route.fraction;
+            if !backups.insert(key(route)) {
+                wrong.push(format!("{place}/routes/{i}: the same route stands twice"));
+            }
+            if !survives(&route) {
+                wrong.push(format!("{place}/routes/{i}: the chain need not survive"));
+            }
+        }
+        let state = State::new(&self.model, &self.network);
+        let all: Vec<RouteEntry> = routes.iter().map(|(key, x)| entry(key, *x)).collect();
+        let claim = Claim::of_scale(failure.value);
+        let found = state.evaluate(claim, &all, &format!("{place}/routes"));
+        let after = |v: String| format!("{v} (after the failure of {})", self.name);
+        wrong.extend(found.violations.into_iter().map(after));
+        // Where nothing is left to carry any factor holds, and that of the plan is stated.
+        let value = if found.value.is_finite() {
+            found.value
+        } else {
+            plan.whole.verdict.value
         };
-        check_with(&self.model, &self.after, &state).violations
+        wrong.extend(differs(&format!("{place}/value"), failure.value, value));
+        if kept.count() == 0 && failure.keep != 1.0 {
+            let message = "the failure leaves no route alone, so 1 is to be stated";
+            wrong.push(format!("{place}/keep: {message}"));
+        }
+        let before: BTreeMap<Key<'_>, f64> = normal.map(|r| (key(r), r.fraction)).collect();
+        let moved = moved(&self.model, &before, &routes);
+        let pointer = format!("{place}/moved_share");
+        wrong.extend(differs(&pointer, failure.moved, moved));
+        wrong
+    }
+}
+
+/// Chain, ends and sites of a route.
+type Key<'a> = (usize, usize, usize, &'a [usize]);
+
+fn key(route: &RouteEntry) -> Key<'_> {
+    (route.chain, route.ingress, route.egress, &route.sites)
+}
+
+fn entry(&(chain, ingress, egress, sites): &Key<'_>, fraction: f64) -> RouteEntry {
+    RouteEntry {
+        chain,
+        fraction,
+        sites: sites.to_vec(),
+        ingress,
+        egress,
+    }
+}
+
+/// Share of the demand that is not on the routes of the normal state, of the chains that have routes.
+fn moved(model: &Model, before: &BTreeMap<Key<'_>, f64>, now: &BTreeMap<Key<'_>, f64>) -> f64 {
+    let demand = |chain: usize| model.chains[chain].demand_mbps();
+    let more = |(key, share): (&Key<'_>, &f64)| {
+        demand(key.0) * (share - before.get(key).copied().unwrap_or(0.0)).max(0.0)
+    };
+    let chains: HashSet<usize> = now.keys().map(|k| k.0).collect();
+    let total: f64 = chains.into_iter().map(demand).sum();
+    if total > 0.0 {
+        now.iter().map(more).sum::<f64>() / total
+    } else {
+        0.0
     }
 }

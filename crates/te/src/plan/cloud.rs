@@ -12,6 +12,8 @@ use crate::solution::{Objective, Solution, value};
 pub struct CloudPlan {
     /// The model with the plan carried out.
     pub model: Model,
+    /// Capacity that was to be added, load units.
+    pub capacity: f64,
     /// Capacity added to each site, load units.
     pub added: Vec<f64>,
     /// Routing on the planned model; its bound is that of the whole planning problem.
@@ -72,6 +74,7 @@ pub fn plan(
     solution.status = clock.status(solution.gap(), options.gap);
     Ok(CloudPlan {
         model: planned,
+        capacity,
         added,
         solution,
         uniform: spread.value,

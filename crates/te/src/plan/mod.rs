@@ -6,3 +6,4 @@ mod hops;
 pub mod placement;
 mod relaxation;
 mod search;
+pub mod write;

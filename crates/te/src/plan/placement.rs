@@ -21,6 +21,10 @@ use crate::solution::{Objective, Solution, loads, relative_gap};
 pub struct PlacementPlan {
     /// The model with the plan carried out.
     pub model: Model,
+    /// How many further sites each VNF was to get.
+    pub new_sites: Vec<usize>,
+    /// Whether capacities hold.
+    pub capacitated: bool,
     /// New deployments as (VNF, site, load that the routing puts there).
     pub placed: Vec<(usize, usize, f64)>,
     /// Routing on the planned model; its bound is that of the whole planning problem.
@@ -88,6 +92,8 @@ pub fn plan(
     }
     Ok(PlacementPlan {
         model: planned,
+        new_sites: new_sites.to_vec(),
+        capacitated,
         placed: list,
         solution,
         before: before
