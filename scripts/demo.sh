@@ -30,6 +30,10 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 if [ "${1:-up}" = down ]; then
+  if [ ! -x bin/switchboard ]; then # interrupted before it was built, or cleaned
+    [ -e "$state/$name" ] || { echo "demo-down: there is nothing to remove"; exit 0; }
+    go build -o bin/ ./cmd/switchboard
+  fi
   exec switchboard lab down --state "$state" -f "$laboratory"
 fi
 

@@ -120,9 +120,14 @@ type natsLog struct {
 	fatal chan<- string // takes why the server cannot go on
 }
 
+// Noticef tells of what goes as it should.
 func (l natsLog) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l natsLog) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
-func (l natsLog) Errorf(format string, v ...any)  { l.log.Warn(fmt.Sprintf(format, v...)) }
+
+// Warnf tells of what may need somebody.
+func (l natsLog) Warnf(format string, v ...any) { l.log.Warn(fmt.Sprintf(format, v...)) }
+
+// Errorf tells of what went wrong, which clients notice themselves.
+func (l natsLog) Errorf(format string, v ...any) { l.log.Warn(fmt.Sprintf(format, v...)) }
 
 // Fatalf does not end the process, which is not this server's alone.
 func (l natsLog) Fatalf(format string, v ...any) {
@@ -134,7 +139,10 @@ func (l natsLog) Fatalf(format string, v ...any) {
 	}
 }
 
+// Debugf leaves out what only those who write the server want to know.
 func (l natsLog) Debugf(string, ...any) {}
+
+// Tracef leaves out every message.
 func (l natsLog) Tracef(string, ...any) {}
 
 // indentedJSON encodes a value that cannot fail to encode, for a file.

@@ -114,8 +114,10 @@ func (m Match) Reversed() Match {
 	return m
 }
 
-// SourceStrings and DestinationStrings are the prefixes in CIDR notation.
-func (m Match) SourceStrings() []string      { return stringsOf(m.Sources) }
+// SourceStrings are the sources in CIDR notation.
+func (m Match) SourceStrings() []string { return stringsOf(m.Sources) }
+
+// DestinationStrings are the destinations in CIDR notation.
 func (m Match) DestinationStrings() []string { return stringsOf(m.Destinations) }
 
 func stringsOf(all []netip.Prefix) []string {

@@ -37,6 +37,7 @@ type pair struct {
 	egresses []chain.SiteName
 }
 
+// String names both for people.
 func (p pair) String() string {
 	names := make([]string, len(p.egresses))
 	for i, e := range p.egresses {

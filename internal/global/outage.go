@@ -267,22 +267,29 @@ func (g *Global) tellOutages(ailments map[subject]*ailment) {
 	}
 	was := g.outages
 	g.outages = now
+	known := map[chain.SiteName]bool{}
+	for _, key := range g.world.Keys(chain.KindSite) {
+		known[chain.SiteName(key.Name)] = true
+	}
 	g.mu.Unlock()
-	g.tellOutageEvents(was, now)
+	g.tellOutageEvents(was, now, known)
 	g.changed.Add(1)
 	g.board.changedAll()
 	g.kickAll()
 	g.changes.tell()
 }
 
-func (g *Global) tellOutageEvents(was, now outages) {
+// tellOutageEvents tells what changed; of sites that do not exist any more it tells nothing.
+func (g *Global) tellOutageEvents(was, now outages, known map[chain.SiteName]bool) {
 	site := func(name chain.SiteName) chain.Key { return chain.Key{Kind: chain.KindSite, Name: string(name)} }
 	vnf := func(at chain.Placement) chain.Key { return chain.Key{Kind: chain.KindVnf, Name: string(at.Vnf)} }
 	for name, why := range missing(now.away, was.away, was.restingSites) {
 		g.events.add(site(name), warning, "SiteAway", why+"; chains are routed around it", sourceGlobal)
 	}
 	for name := range missing(either(was.away, was.restingSites), now.away, now.restingSites) {
-		g.events.add(site(name), normal, "SiteUsable", "it may get routes again", sourceGlobal)
+		if known[name] {
+			g.events.add(site(name), normal, "SiteUsable", "it may get routes again", sourceGlobal)
+		}
 	}
 	for at, why := range missing(now.down, was.down, was.resting) {
 		g.events.add(vnf(at), warning, "DeploymentDown", fmt.Sprintf("at site %s: %s; chains are routed around it", at.Site, why), sourceGlobal)

@@ -129,6 +129,7 @@ func (g *Global) Trace(ctx context.Context, request *api.TraceRequest) (*api.Tra
 // forwarderPlace names a forwarder.
 type forwarderPlace struct{ site, forwarder string }
 
+// String is "<site>/<forwarder>".
 func (p forwarderPlace) String() string { return p.site + "/" + p.forwarder }
 
 // liveForwarders are those that their sites say are alive.

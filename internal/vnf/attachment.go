@@ -16,8 +16,9 @@ const (
 	Gateway Kind = iota + 1
 	// Transparent instances are a bump in the wire.
 	Transparent
-	// LabelAwareMpls instances read two MPLS labels before each packet, LabelAwareNsh instances a network service header.
+	// LabelAwareMpls instances read two MPLS labels before each packet.
 	LabelAwareMpls
+	// LabelAwareNsh instances read a network service header before each packet.
 	LabelAwareNsh
 	// Native instances are functions in their forwarder's process, a bump between two ports of its memory.
 	Native
