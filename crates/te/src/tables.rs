@@ -2,12 +2,12 @@
 
 use crate::instance::{Instance, NONE};
 
-/// Cost of what is not allowed. Finite, so that zero traffic times it is zero and not NaN; and so large that the least
-/// traffic of a model times it is [`IMPOSSIBLE`].
-pub const BLOCKED: f64 = 1e100;
+/// Cost of what is not allowed. Finite, so that zero traffic times it is zero and not NaN; and so large that hardly any
+/// traffic times it is less than [`IMPOSSIBLE`].
+pub const BLOCKED: f64 = 1e200;
 
 /// A route that costs at least this much uses something blocked. So large that nothing else within a model's ranges does.
-pub const IMPOSSIBLE: f64 = 1e60;
+pub const IMPOSSIBLE: f64 = 1e80;
 
 /// Cost tables; all place-indexed rows have the instance's stride.
 #[derive(Debug, Clone, Default)]

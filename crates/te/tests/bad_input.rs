@@ -502,3 +502,102 @@ fn demands_that_do_not_fit_are_infeasible_with_the_tight_constraint() {
         "{error}"
     );
 }
+
+#[test]
+fn quantities_that_no_solver_can_compute_with_are_refused() {
+    let cases = [
+        (
+            "\"latency_ms\":5",
+            "latency_ms",
+            "/links/0/latency_ms",
+            true,
+        ),
+        (
+            "\"bandwidth_mbps\":100",
+            "bandwidth_mbps",
+            "/links/0/bandwidth_mbps",
+            false,
+        ),
+        (
+            "\"background_mbps\":1",
+            "background_mbps",
+            "/links/0/background_mbps",
+            true,
+        ),
+        (
+            "\"max_link_utilization\": 1.0",
+            "max_link_utilization",
+            "/max_link_utilization",
+            false,
+        ),
+        (
+            "\"node\":\"b\",\"capacity\":1000",
+            "capacity",
+            "/sites/0/capacity",
+            false,
+        ),
+        (
+            "\"site\":\"s\",\"capacity\":500",
+            "capacity",
+            "/vnfs/0/deployments/0/capacity",
+            false,
+        ),
+        (
+            "\"load_per_mbps\":1.0",
+            "load_per_mbps",
+            "/vnfs/0/load_per_mbps",
+            true,
+        ),
+        (
+            "\"forward_mbps\":10",
+            "forward_mbps",
+            "/chains/0/forward_mbps",
+            true,
+        ),
+    ];
+    for (text, name, pointer, zero) in cases {
+        assert!(GOOD.contains(text), "{text}");
+        let before = text.rfind(':').map(|at| &text[..=at]).expect("a member");
+        for number in [
+            "NaN",
+            "Infinity",
+            "-Infinity",
+            "-1",
+            "1e-300",
+            "1e300",
+            "1e400",
+        ] {
+            let wrong = GOOD.replacen(text, &format!("{before}{number}"), 1);
+            // Measured traffic fades away without end.
+            let fading = ["background_mbps", "forward_mbps"].contains(&name);
+            if number == "1e-300" && fading {
+                Model::read(wrong.as_bytes()).expect("little traffic");
+                continue;
+            }
+            let error = refused(wrong.as_bytes());
+            let syntax = error.reason == Reason::Syntax && number == "-Infinity";
+            assert_eq!(error.pointer, pointer, "{name} {number}: {error}");
+            assert!(
+                error.reason == Reason::OutOfRange || syntax,
+                "{name} {number}: {error}"
+            );
+        }
+        let none = GOOD.replacen(text, &format!("{before}0"), 1);
+        let read = Model::read(none.as_bytes());
+        assert_eq!(read.is_ok(), zero, "{name}: {read:?}");
+    }
+    for extra in [
+        "\"max_latency_ms\":1e300",
+        "\"max_routes\":1e300",
+        "\"priority\":1e-300",
+        "\"priority\":0",
+        "\"minimum_share\":1e-300",
+        "\"survive_share\":2",
+    ] {
+        let text = GOOD.replacen("\"id\":\"x\"", &format!("\"id\":\"x\",{extra}"), 1);
+        let error = refused(text.as_bytes());
+        let name = extra.split('"').nth(1).expect("a name");
+        assert_eq!(error.pointer, format!("/chains/0/{name}"), "{error}");
+        assert_eq!(error.reason, Reason::OutOfRange, "{error}");
+    }
+}

@@ -6,7 +6,7 @@ use support::{RouteProgram, checked, random_model};
 use te::instance::{Demand, Instance};
 use te::lp::{self, Monitor, Options};
 use te::model::{Deployment, Model};
-use te::plan::{cloud, placement};
+use te::plan::{cloud, placement, write};
 use te::solution::Objective;
 
 fn options(gap: f64) -> Options {
@@ -308,4 +308,44 @@ fn more_new_sites_than_there_are_is_infeasible_and_named() {
     )
     .expect_err("too many");
     assert_eq!(error.constraints, [format!("VNF {}", model.vnfs[0].id)]);
+}
+
+/// Gives chains limits that some routes keep.
+fn limited(seed: u64) -> Model {
+    let mut model = support::limited_model(seed);
+    for chain in &mut model.chains {
+        chain.minimum_share = None;
+    }
+    model
+}
+
+#[test]
+fn plans_keep_the_limits_of_chains_and_their_bound_holds() {
+    let (mut clouds, mut placements, mut limits) = (0, 0, 0);
+    for seed in 0..100 {
+        let model = limited(2 * seed);
+        let monitor = Monitor::default();
+        if let Ok(plan) = cloud::plan(&model, 300.0, &options(1e-6), &monitor) {
+            let text = write::cloud(&plan).expect("background fits");
+            let report = support::checked_text(&model, &text, &[]);
+            assert_eq!(report.violations, Vec::<String>::new(), "seed {seed}");
+            assert!(plan.solution.value >= plan.uniform, "seed {seed}");
+            clouds += 1;
+            limits += usize::from(text.contains("bound_ignores"));
+        }
+        let free = |vnf: usize| model.sites.len() - model.vnfs[vnf].deployments.len();
+        let new: Vec<usize> = (0..model.vnfs.len()).map(|f| free(f).min(1)).collect();
+        for capacitated in [true, false] {
+            let plan = placement::plan(&model, &new, capacitated, &options(1e-6), &monitor);
+            let Ok(plan) = plan else { continue };
+            let text = write::placement(&plan).expect("background fits");
+            let report = support::checked_text(&model, &text, &[]);
+            assert_eq!(report.violations, Vec::<String>::new(), "seed {seed}");
+            placements += 1;
+        }
+    }
+    assert!(
+        clouds > 20 && placements > 20 && limits > 5,
+        "{clouds} {placements} {limits}"
+    );
 }

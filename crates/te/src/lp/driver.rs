@@ -135,6 +135,7 @@ pub fn expand(
     }
     solver.restricted.add_row(instance.rows());
     solver.rounds(|s| s.gap() <= options.gap);
+    solver.limit_routes();
     solver.thin_out();
     let shares = solver.expansion.take().map(|e| e.best).unwrap_or_default();
     Ok((solver.finish(), shares))

@@ -1,7 +1,7 @@
 //! The chains section of the model.
 
 use super::read::{Catalogue, Names};
-use super::{Chain, Ends, Limits, Model};
+use super::{Chain, Ends, Limits, Model, ranges};
 use crate::error::{InputError, Reason};
 use crate::json::{Fields, Place, Value};
 use std::collections::HashSet;
@@ -91,10 +91,12 @@ fn chain(
             None => vec![0.0; stages],
         },
         vnfs,
-        priority: fields.positive_or("priority", customer.map_or(1.0, |(_, priority)| priority))?,
+        priority: ranges::PRIORITY
+            .optional(fields, "priority")?
+            .unwrap_or(customer.map_or(1.0, |(_, priority)| priority)),
         customer: customer.map(|(id, _)| id.to_owned()),
-        minimum_share: share(fields, "minimum_share")?,
-        survive_share: share(fields, "survive_share")?,
+        minimum_share: ranges::SHARE.optional(fields, "minimum_share")?,
+        survive_share: ranges::SHARE.optional(fields, "survive_share")?,
         limits: limits(fields, catalogue)?,
     };
     let fixed = |ends: &Ends| match ends {
@@ -149,7 +151,7 @@ fn ends(place: Place<'_>, value: &Value, nodes: &Names) -> Result<Ends, InputErr
             let fields = Fields::of(entry, item, &["node", "share"])?;
             (
                 nodes.find(entry.name("node"), fields.required("node")?)?,
-                fields.positive("share")?,
+                ranges::END_SHARE.of(&fields, "share")?,
             )
         } else {
             (nodes.find(entry, item)?, 0.0)
@@ -180,7 +182,7 @@ fn ends(place: Place<'_>, value: &Value, nodes: &Names) -> Result<Ends, InputErr
 /// A wrong length or a negative number, at `place`.
 pub fn traffic(place: Place<'_>, value: &Value, stages: usize) -> Result<Vec<f64>, InputError> {
     let Value::List(items) = value else {
-        return Ok(vec![place.not_negative(value)?; stages]);
+        return Ok(vec![ranges::TRAFFIC.at(place, value)?; stages]);
     };
     if items.len() != stages {
         let message = format!(
@@ -192,30 +194,18 @@ pub fn traffic(place: Place<'_>, value: &Value, stages: usize) -> Result<Vec<f64
     items
         .iter()
         .enumerate()
-        .map(|(i, item)| place.index(i).not_negative(item))
+        .map(|(i, item)| ranges::TRAFFIC.at(place.index(i), item))
         .collect()
 }
 
-fn share(fields: &Fields<'_>, name: &str) -> Result<Option<f64>, InputError> {
-    let Some(value) = fields.optional(name) else {
-        return Ok(None);
-    };
-    let place = fields.place.name(name);
-    let share = place.not_negative(value)?;
-    if share > 1.0 {
-        return Err(place.error(Reason::OutOfRange, format!("{share} is above 1")));
-    }
-    Ok(Some(share))
-}
-
 fn limits(fields: &Fields<'_>, catalogue: &Catalogue) -> Result<Limits, InputError> {
-    let mut limits = Limits::default();
-    if let Some(value) = fields.optional("max_latency_ms") {
-        limits.max_latency_ms = Some(fields.place.name("max_latency_ms").positive(value)?);
-    }
+    let mut limits = Limits {
+        max_latency_ms: ranges::MOST_LATENCY.optional(fields, "max_latency_ms")?,
+        ..Limits::default()
+    };
     if let Some(value) = fields.optional("max_routes") {
         let place = fields.place.name("max_routes");
-        let routes = place.positive(value)?;
+        let routes = ranges::ROUTES.at(place, value)?;
         if routes.fract() != 0.0 {
             return Err(place.error(
                 Reason::OutOfRange,

@@ -6,6 +6,7 @@
 
 mod chains;
 mod geography;
+pub mod ranges;
 mod read;
 mod validate;
 mod write;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Read;
 
 use super::geography::{KM_PER_MS, great_circle_km};
-use super::{Deployment, Fraction, Link, Model, Node, Routing, Site, Vnf};
+use super::{Deployment, Fraction, Link, Model, Node, Routing, Site, Vnf, ranges};
 use crate::error::{InputError, Reason};
 use crate::json::{Fields, Place, Value, parse};
 
@@ -89,7 +89,9 @@ impl Model {
         };
         let nodes = nodes(&root, &mut catalogue.nodes)?;
         let links = links(&root, &nodes, &mut catalogue)?;
-        let max_link_utilization = root.positive_or("max_link_utilization", 1.0)?;
+        let max_link_utilization = ranges::UTILIZATION
+            .optional(&root, "max_link_utilization")?
+            .unwrap_or(1.0);
         let routing = routing(&root, &catalogue)?;
         let sites = sites(&root, &mut catalogue)?;
         let vnfs = vnfs(&root, &mut catalogue)?;
@@ -148,7 +150,7 @@ fn customers(root: &Fields<'_>) -> Result<HashMap<String, f64>, InputError> {
         let customer = Fields::of(list.index(i), value, &["id", "priority"])?;
         let id = customer.text("id")?;
         if customers
-            .insert(id.to_owned(), customer.positive("priority")?)
+            .insert(id.to_owned(), ranges::PRIORITY.of(&customer, "priority")?)
             .is_some()
         {
             let message = format!("the customer '{id}' is already in this list");
@@ -232,7 +234,7 @@ fn links(
             return Err(link.place.name("to").error(Reason::Contradiction, message));
         }
         let latency_ms = match link.optional("latency_ms") {
-            Some(value) => link.place.name("latency_ms").not_negative(value)?,
+            Some(value) => ranges::LATENCY.at(link.place.name("latency_ms"), value)?,
             None => distance_ms(&link, &nodes[from], &nodes[to])?,
         };
         links.push(Link {
@@ -240,8 +242,10 @@ fn links(
             from,
             to,
             latency_ms,
-            bandwidth_mbps: link.positive("bandwidth_mbps")?,
-            background_mbps: link.not_negative_or("background_mbps", 0.0)?,
+            bandwidth_mbps: ranges::BANDWIDTH.of(&link, "bandwidth_mbps")?,
+            background_mbps: ranges::TRAFFIC
+                .optional(&link, "background_mbps")?
+                .unwrap_or(0.0),
         });
     }
     Ok(links)
@@ -300,11 +304,7 @@ fn fraction(
     catalogue: &Catalogue,
 ) -> Result<Fraction, InputError> {
     let entry = Fields::of(place, value, &["from", "to", "link", "fraction"])?;
-    let fraction = entry.not_negative("fraction")?;
-    if fraction > 1.0 {
-        let message = format!("{fraction} is above 1");
-        return Err(place.name("fraction").error(Reason::OutOfRange, message));
-    }
+    let fraction = ranges::SHARE.of(&entry, "fraction")?;
     Ok(Fraction {
         from: catalogue
             .nodes
@@ -331,7 +331,7 @@ fn sites(root: &Fields<'_>, catalogue: &mut Catalogue) -> Result<Vec<Site>, Inpu
             node: catalogue
                 .nodes
                 .find(site.place.name("node"), site.required("node")?)?,
-            capacity: site.positive("capacity")?,
+            capacity: ranges::CAPACITY.of(&site, "capacity")?,
         });
     }
     Ok(sites)
@@ -348,7 +348,7 @@ fn vnfs(root: &Fields<'_>, catalogue: &mut Catalogue) -> Result<Vec<Vnf>, InputE
         )?;
         let id = vnf.text("id")?;
         catalogue.vnfs.add(vnf.place.name("id"), id)?;
-        let load_per_mbps = vnf.not_negative("load_per_mbps")?;
+        let load_per_mbps = ranges::LOAD.of(&vnf, "load_per_mbps")?;
         let deployments = deployments(&vnf, catalogue)?;
         vnfs.push(Vnf {
             id: id.to_owned(),
@@ -373,7 +373,7 @@ fn deployments(vnf: &Fields<'_>, catalogue: &Catalogue) -> Result<Vec<Deployment
         }
         deployments.push(Deployment {
             site,
-            capacity: entry.positive("capacity")?,
+            capacity: ranges::CAPACITY.of(&entry, "capacity")?,
         });
     }
     Ok(deployments)

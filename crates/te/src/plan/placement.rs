@@ -205,7 +205,11 @@ impl Planning<'_> {
         if !self.capacitated {
             let fastest = self
                 .search
-                .fastest(&instance, self.instance, placed, self.clock);
+                .fastest(&instance, self.instance, placed, self.clock)
+                .map_err(|commodity| {
+                    let chain = instance.commodities[commodity].chain as usize;
+                    Infeasible::no_route(&self.extended.chains[chain].id)
+                })?;
             return Ok((fastest, vec![0.0; instance.rows()]));
         }
         // The bound of one placement is none on the plan.

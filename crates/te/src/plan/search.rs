@@ -2,15 +2,37 @@
 
 use crate::clock::Clock;
 use crate::heuristic::Nearest;
-use crate::instance::Instance;
+use crate::instance::{Commodity, Instance, Route};
+use crate::kernel;
 use crate::plan::relaxation::{Relaxation, Scratch};
 use crate::solution::{Flow, Objective, Solution, Status, value};
+use crate::tables::{IMPOSSIBLE, Tables};
 
 /// Sweeps of local search.
 const SWEEPS: usize = 14;
 
 /// Chains times VNFs up to which a model is small: there a placement is polished move by move.
 pub const POLISHED: usize = 20_000;
+
+/// Fastest routes of chains with limits.
+struct Latency {
+    tables: Tables,
+    scratch: kernel::Scratch,
+}
+
+impl Latency {
+    fn new(instance: &Instance) -> Latency {
+        Latency {
+            tables: Tables::new(instance, &vec![0.0; instance.rows()], 1.0),
+            scratch: kernel::Scratch::default(),
+        }
+    }
+
+    fn route(&mut self, instance: &Instance, commodity: &Commodity) -> Option<Route> {
+        let cost = kernel::cheapest(instance, &self.tables, commodity, &mut self.scratch);
+        (cost < IMPOSSIBLE).then(|| self.scratch.route())
+    }
+}
 
 /// What may be placed where.
 pub struct Search {
@@ -155,15 +177,19 @@ impl Search {
 
     /// Every chain on its fastest route under a placement, capacities ignored. `open` has what is not placed closed,
     /// `instance` has not. When time is up the rest go from site to nearest site.
+    ///
+    /// # Errors
+    /// A commodity whose limits leave it no route.
     pub fn fastest(
         &self,
         open: &Instance,
         instance: &Instance,
         placed: &[Vec<usize>],
         clock: &Clock<'_>,
-    ) -> Solution {
+    ) -> Result<Solution, usize> {
         let relaxation = Relaxation::new(instance, &vec![0.0; instance.rows()]);
         let mut nearest: Option<Nearest> = None;
+        let mut latency: Option<Latency> = None;
         let sites = self.open(placed);
         let mut scratch = Scratch::default();
         let mut flows = Vec::with_capacity(instance.commodities.len());
@@ -172,24 +198,31 @@ impl Search {
                 nearest = Some(Nearest::new(open));
             }
             let near = nearest.as_mut().and_then(|n| n.route(open, commodity));
-            let route = near.unwrap_or_else(|| {
-                relaxation.cheapest(c, &sites, None, &mut scratch);
-                relaxation.with_ends(commodity, &scratch.sites)
-            });
+            let route = match (near, commodity.limits.is_some()) {
+                (Some(route), _) => route,
+                (None, true) => {
+                    let latency = latency.get_or_insert_with(|| Latency::new(open));
+                    latency.route(open, commodity).ok_or(c)?
+                }
+                (None, false) => {
+                    relaxation.cheapest(c, &sites, None, &mut scratch);
+                    relaxation.with_ends(commodity, &scratch.sites)
+                }
+            };
             flows.push(Flow {
                 commodity: c,
                 route,
                 fraction: 1.0,
             });
         }
-        Solution {
+        Ok(Solution {
             status: Status::Feasible,
             objective: Objective::Latency,
             value: value(instance, Objective::Latency, &flows),
             bound: None,
             seconds: 0.0,
             flows,
-        }
+        })
     }
 
     /// Sites where each VNF runs under a placement.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::error::{InputError, Reason};
 use crate::json::{Fields, Place, Value};
-use crate::model::{Model, read_traffic};
+use crate::model::{Model, ranges, read_traffic};
 
 /// The demands of all chains at one time.
 #[derive(Debug, Clone, PartialEq)]
@@ -115,7 +115,7 @@ fn matrix(
     };
     let mut matrix = Matrix::of(model, name);
     if let Some(factor) = fields.optional("factor") {
-        matrix.scale(place.name("factor").not_negative(factor)?);
+        matrix.scale(ranges::FACTOR.at(place.name("factor"), factor)?);
     } else {
         fields.required("demands")?;
     }
