@@ -60,7 +60,8 @@ type chainSpec struct {
 	// match and vnfs are YAML in flow style.
 	match string
 	vnfs  []string
-	// times multiplies the demand of 10 Mbit/s forward and 20 reverse; 0 is 1.
+	// times multiplies a demand of 10 Mbit/s forward and 20 reverse. Where it is 0 the demand is 1 Mbit/s each, so little that measured
+	// traffic never replaces it, however long a test takes.
 	times int
 }
 
@@ -72,6 +73,10 @@ func (c chainSpec) text() string {
 		}
 		vnfs = append(vnfs, vnf)
 	}
+	forward, reverse := 10*c.times, 20*c.times
+	if c.times == 0 {
+		forward, reverse = 1, 1
+	}
 	return fmt.Sprintf(`apiVersion: switchboard/v1
 kind: Chain
 metadata: {name: %s, customer: %s}
@@ -80,7 +85,7 @@ spec:
   vnfs: [%s]
   egress: {edges: [internet]}
   demand: {forwardMbps: %d, reverseMbps: %d}
-`, c.name, c.customer, c.edge, c.match, strings.Join(vnfs, ", "), 10*max(c.times, 1), 20*max(c.times, 1))
+`, c.name, c.customer, c.edge, c.match, strings.Join(vnfs, ", "), forward, reverse)
 }
 
 // activate applies a chain, waits until it is active, and deletes it when the test ends.
