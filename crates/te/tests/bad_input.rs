@@ -441,10 +441,8 @@ fn text_after_the_document_is_refused() {
 fn a_gigabyte_of_nesting_fails_at_its_first_bytes() {
     const LENGTH: u64 = 1 << 30;
     let mut endless = std::io::Read::take(std::io::repeat(b'['), LENGTH);
-    assert_eq!(
-        Model::read(&mut endless).expect_err("too deep").reason,
-        Reason::TooDeep
-    );
+    let error = Model::read(&mut endless).expect_err("too deep");
+    assert_eq!(error.reason, Reason::TooDeep);
     let read = LENGTH - endless.limit();
     assert!(read < 1 << 20, "{read} bytes were read");
 }
@@ -486,13 +484,8 @@ fn demands_that_do_not_fit_are_infeasible_with_the_tight_constraint() {
     let model = Model::read(text.as_bytes()).expect("readable");
     let instance =
         te::instance::Instance::new(&model, te::instance::Demand::Full).expect("background fits");
-    let solved = te::lp::solve(
-        &model,
-        &instance,
-        te::solution::Objective::Latency,
-        &Default::default(),
-        &Default::default(),
-    );
+    let (objective, options) = (te::solution::Objective::Latency, Default::default());
+    let solved = te::lp::solve(&model, &instance, objective, &options, &Default::default());
     let error = solved.expect_err("200 Mbit/s do not fit");
     assert!(
         error

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{OBJECTIVES, checked, demand, random_model};
+use support::{OBJECTIVES, checked, demand, limited_model, random_model};
 use te::arc::Arc;
 use te::heuristic::{self, Heuristic};
 use te::highs::{Method, Outcome};
@@ -90,8 +90,11 @@ fn value_and_bound_agree_with_highs_on_the_arc_formulation() {
 
 #[test]
 fn no_heuristic_beats_the_bound_and_every_result_checks() {
-    for seed in 1000..1000 + MODELS {
-        let model = random_model(seed);
+    for seed in 1000..1000 + 2 * MODELS {
+        let model = match seed % 2 {
+            0 => random_model(seed),
+            _ => limited_model(seed),
+        };
         for objective in OBJECTIVES {
             let instance = Instance::new(&model, demand(objective)).expect("background fits");
             let solved = exact(&model, objective);
@@ -123,11 +126,12 @@ fn no_heuristic_beats_the_bound_and_every_result_checks() {
                 };
                 let partial = answer.status == te::solution::Status::Partial;
                 let beaten = match objective {
-                    Objective::Latency => !partial && answer.value < bound * (1.0 - 1e-6),
+                    Objective::Latency => answer.value < bound * (1.0 - 1e-6),
                     _ => answer.value > bound * (1.0 + 1e-6),
                 };
+                // Who leaves what must be carried may carry more of the rest.
                 assert!(
-                    !beaten,
+                    !beaten || partial,
                     "seed {seed} {heuristic:?} {objective:?}: {} beats {bound}",
                     answer.value
                 );
