@@ -207,6 +207,11 @@ func (g *Global) checkOthers(world chain.World, given map[chain.Key]int, f *chai
 func (g *Global) applied(ctx context.Context, changed []*api.Resource, outcomes []*api.ApplyOutcome) error {
 	g.mu.Lock()
 	for _, message := range changed {
+		key := resource.KeyOf(message)
+		before := g.messages[key].GetChain().GetSpec().GetDemand()
+		if m := g.measure[key]; m != nil && !proto.Equal(before, message.GetChain().GetSpec().GetDemand()) {
+			m.renew(g.config.Now())
+		}
 		g.remember(message)
 	}
 	g.mu.Unlock()

@@ -96,6 +96,13 @@ func (m *measured) add(policy MeasurePolicy, site string, d chain.Demand, now ti
 	m.bySite[site] = d
 }
 
+// renew begins anew to wait until measurements count: the customer expects other traffic from now on.
+func (m *measured) renew(now time.Time) {
+	if !m.began.IsZero() {
+		m.began = now
+	}
+}
+
 // settled is the demand to plan for, once the chain was measured long enough.
 func (m *measured) settled(config Config, estimate chain.Demand) (chain.Demand, bool) {
 	policy := config.Measure

@@ -53,6 +53,24 @@ func TestMeasuredTrafficReplacesTheEstimate(t *testing.T) {
 	}
 }
 
+func TestNewEstimateCountsUntilItWasMeasuredAgain(t *testing.T) {
+	m, estimate := newMeter(), chain.Demand{Forward: 1000, Reverse: 1000}
+	m.renew(m.now)
+	if !m.began.IsZero() {
+		t.Fatal("what was never measured has begun")
+	}
+	m.pass(10*time.Minute, "a", chain.Demand{Forward: 1, Reverse: 1})
+	m.renew(m.now)
+	if d, counts := m.settled(m.config, estimate); counts {
+		t.Fatalf("the estimate is new, and %v is planned for", d)
+	}
+	m.pass(3*time.Minute, "a", chain.Demand{Forward: 400, Reverse: 1})
+	d, counts := m.settled(m.config, estimate)
+	if !counts || d.Forward < 400 || d.Reverse != 100 {
+		t.Fatalf("demand %v, %v", d, counts)
+	}
+}
+
 func TestIdleChainKeepsAFloor(t *testing.T) {
 	m, estimate := newMeter(), chain.Demand{Forward: 100, Reverse: 50}
 	m.pass(10*time.Minute, "a", chain.Demand{})

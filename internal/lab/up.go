@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"syscall"
@@ -48,6 +49,9 @@ func Up(ctx context.Context, root, file string, progress *Progress, wait Handove
 		return nil, errors.New("a laboratory needs root, to make network namespaces")
 	}
 	s := stateOf(root, laboratory.Name)
+	if err := s.checkAPI(laboratory); err != nil {
+		return nil, err
+	}
 	unlock, err := s.lock()
 	if err != nil {
 		return nil, err
@@ -74,6 +78,18 @@ func Up(ctx context.Context, root, file string, progress *Progress, wait Handove
 		all[site].drive(laboratory, site)
 	}
 	return s.build(ctx, laboratory, all, progress, wait)
+}
+
+// checkAPI makes sure, before anything is built, that the API of a laboratory that does not run yet can listen.
+func (s state) checkAPI(laboratory *Laboratory) error {
+	if running, err := s.supervisors(); err != nil || len(running) > 0 {
+		return err
+	}
+	listener, err := net.Listen("tcp", laboratory.API.String())
+	if err != nil {
+		return fmt.Errorf("spec.api: %w; write another address or port, or port 0 for a free one", err)
+	}
+	return listener.Close()
 }
 
 // build brings about a laboratory with its forwarders, or what is missing of it.
