@@ -80,9 +80,9 @@ func Up(ctx context.Context, root, file string, progress *Progress, wait Handove
 	return s.build(ctx, laboratory, all, progress, wait)
 }
 
-// checkAPI makes sure, before anything is built, that the API of a laboratory that does not run yet can listen.
+// checkAPI makes sure, before anything is built, that the API of a laboratory of which nothing runs yet can listen.
 func (s state) checkAPI(laboratory *Laboratory) error {
-	if running, err := s.supervisors(); err != nil || len(running) > 0 {
+	if running, err := processesOf(s.Name); err != nil || len(running) > 0 {
 		return err
 	}
 	listener, err := net.Listen("tcp", laboratory.API.String())
