@@ -56,10 +56,9 @@ func newLabUpCommand(flags *labFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			documents, mistakes := resource.ReadFile(file, lab.Resources(text))
-			mistakes = append(mistakes, resource.Duplicates(documents)...)
-			if len(mistakes) > 0 {
-				return &fileMistakes{mistakes}
+			documents, err := checkLaboratory(file, text)
+			if err != nil {
+				return err
 			}
 			progress := newProgress(command.OutOrStdout())
 			running, err := lab.Up(command.Context(), flags.root, file, progress, awaitHandover)
@@ -75,6 +74,45 @@ func newLabUpCommand(flags *labFlags) *cobra.Command {
 	}
 	command.Flags().StringVarP(&file, "filename", "f", "", "file of the laboratory")
 	return command
+}
+
+// checkLaboratory reads a laboratory's file and reports every mistake of its laboratory and its resources, before anything is built.
+func checkLaboratory(file string, text []byte) ([]*resource.Document, error) {
+	documents, mistakes := resource.ReadFile(file, lab.Resources(text))
+	_, err := lab.Parse(file, text)
+	var wrong *lab.FileError
+	switch {
+	case err != nil && (!errors.As(err, &wrong) || len(documents) == 0):
+		return nil, err
+	case err != nil:
+		for _, p := range wrong.Problems {
+			mistakes = append(mistakes, resource.Mistake{Source: file, Line: p.Line, Field: p.Field, Description: p.Description, Fix: p.Fix})
+		}
+	}
+	mistakes = append(mistakes, resource.Duplicates(documents)...)
+	f, world := &chain.Findings{}, chain.World{}
+	for i, d := range documents {
+		f.Resource = i
+		if r, ok := resource.Parse(d.Message, f); ok {
+			world[r.Key] = r
+		}
+	}
+	for i, d := range documents {
+		f.Resource = i
+		world.CheckReferences(resource.KeyOf(d.Message), f)
+	}
+	for _, found := range f.All {
+		d := documents[found.Resource]
+		m := resource.Mistake{Source: file, Line: d.LineOf(found.Field), Field: found.Field, Description: found.Description, Fix: found.Fix}
+		if !resource.Covered(mistakes, m) {
+			mistakes = append(mistakes, m)
+		}
+	}
+	if len(mistakes) > 0 {
+		sortByPlace(mistakes)
+		return nil, &fileMistakes{mistakes}
+	}
+	return documents, nil
 }
 
 func newLabForwardersCommand(flags *labFlags) *cobra.Command {

@@ -78,7 +78,21 @@ func (r *reader) checkHosts(laboratory *Laboratory, taken map[string]bool, known
 	for site := range taken {
 		names[site] = true
 	}
+	type place struct {
+		site, link string
+		vlan       uint16
+		address    netip.Addr
+	}
+	owners := map[place]string{}
 	for _, host := range laboratory.machines() {
+		for index, address := range host.Addresses {
+			at := place{host.Site, host.Interface, host.VLAN, address.Addr()}
+			if owner, twice := owners[at]; twice && address.IsValid() {
+				r.report(host.line, fmt.Sprintf("%s.addresses[%d]", host.field, index),
+					fmt.Sprintf("%s is host %q's, on the same network", address.Addr(), owner), "choose another")
+			}
+			owners[at] = host.Name
+		}
 		if host.Name == "" {
 			r.report(host.line, host.field+".name", "is missing", "name the host")
 		} else if names[host.Name] {

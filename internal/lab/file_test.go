@@ -57,6 +57,8 @@ func TestParseNamesLineFieldAndFix(t *testing.T) {
 		{"spares", "globalSite: a", "globalSite: a\n  spareForwarders: some", `lab.yaml:5: spec.spareForwarders: "some" is neither true nor false; write true or false`},
 		{"second underlay interface taken", "lan0", "wan7", `lab.yaml:6: spec.hosts[0].interface: "wan7" is the laboratory's own`},
 		{"API address", "globalSite: a", "globalSite: a\n  api: here", `lab.yaml:5: spec.api: "here" is no address with a port; write for example 127.0.0.1:7470`},
+		{"address twice", "  hosts:\n", "  hosts:\n    - {name: g, site: a, interface: lan0, addresses: [10.0.0.2/24]}\n",
+			`lab.yaml:7: spec.hosts[1].addresses[0]: 10.0.0.2 is host "g"'s, on the same network; choose another`},
 		{"hosts no list", "hosts:\n    - name: h", "hosts:\n      name: h", "lab.yaml:6: spec.hosts: is not a list"},
 		{"host's site", "      site: a", "      site: z", `lab.yaml:6: spec.hosts[0].site: there is no site "z"`},
 		{"host's name", "name: h\n", "name: b\n", `lab.yaml:6: spec.hosts[0].name: "b" is the name of a site`},

@@ -252,7 +252,8 @@ func (r *reader) scalar(node *yaml.Node, at string, d protoreflect.FieldDescript
 		bits := map[protoreflect.Kind]int{protoreflect.Uint32Kind: 32, protoreflect.Uint64Kind: 64}[d.Kind()]
 		number, err := strconv.ParseUint(strings.ReplaceAll(node.Value, "_", ""), 0, bits)
 		if node.Tag != "!!int" && !(bits == 64 && node.Tag == "!!str") || err != nil {
-			return wrong("an integer from 0", "write an integer from 0, without quotes and units")
+			wanted := fmt.Sprintf("an integer from 0 to %d", uint64(math.MaxUint64)>>(64-bits))
+			return wrong(wanted, "write "+wanted+", without quotes and units")
 		}
 		if bits == 32 {
 			return protoreflect.ValueOfUint32(uint32(number)), true

@@ -3,7 +3,9 @@ package resource
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
@@ -12,7 +14,7 @@ import (
 )
 
 // Parse turns a message into a domain value and reports what is wrong with it by itself. The value is usable for
-// further checks even then; it is nil-spec, and false, only where no kind is given that can be applied.
+// further checks even then; it is false where no kind is given that can be applied, and where it has numbers for words that nobody knows.
 func Parse(message *api.Resource, f *chain.Findings) (chain.Resource, bool) {
 	r := chain.Resource{Key: KeyOf(message), Metadata: chain.Metadata{UID: message.GetMetadata().GetUid(),
 		Generation: message.GetMetadata().GetGeneration(), Created: message.GetMetadata().GetCreated().AsTime()}}
@@ -36,6 +38,9 @@ func Parse(message *api.Resource, f *chain.Findings) (chain.Resource, bool) {
 		f.Add("kind", "is missing", "write Site, Link, Vnf, VnfDeployment, Edge or Chain")
 		return r, false
 	}
+	if unknownWords(message.ProtoReflect(), "", f) {
+		return r, false
+	}
 	for name, value := range message.GetMetadata().GetLabels() {
 		if len(name) > 63 || len(value) > 255 || name == "" {
 			f.Add("metadata.labels."+name, "the label is too long or has no name", "use at most 63 characters for the name and 255 for the value")
@@ -43,6 +48,38 @@ func Parse(message *api.Resource, f *chain.Findings) (chain.Resource, bool) {
 	}
 	r.Check(f)
 	return r, true
+}
+
+// unknownWords reports enumerations with a number that stands for no word, as only calls with JSON or binary messages can have, and
+// whether there are any. Field names are those of the specification in the resource.
+func unknownWords(m protoreflect.Message, at string, f *chain.Findings) bool {
+	found := false
+	m.Range(func(d protoreflect.FieldDescriptor, value protoreflect.Value) bool {
+		field := strings.TrimPrefix(at+"."+d.JSONName(), ".")
+		if d.ContainingOneof() != nil && at == "" {
+			field = "" // the kind
+		}
+		one := func(field string, value protoreflect.Value) {
+			switch {
+			case d.Kind() == protoreflect.EnumKind && d.Enum().Values().ByNumber(value.Enum()) == nil:
+				f.Add(field, fmt.Sprintf("%d is unknown", value.Enum()), "write one of "+strings.Join(enumWords(d.Enum()), ", "))
+				found = true
+			case d.Kind() == protoreflect.MessageKind && d.Message().ParentFile() == m.Descriptor().ParentFile():
+				found = unknownWords(value.Message(), field, f) || found
+			}
+		}
+		switch {
+		case d.IsMap() || field == "status": // what is observed is not read
+		case d.IsList():
+			for i := range value.List().Len() {
+				one(fmt.Sprintf("%s[%d]", field, i), value.List().Get(i))
+			}
+		default:
+			one(field, value)
+		}
+		return true
+	})
+	return found
 }
 
 func parseSite(s *api.SiteSpec) chain.SiteSpec {
