@@ -14,6 +14,8 @@ import (
 	"github.com/switchboard-project/switchboard/internal/needs"
 )
 
+func TestMain(m *testing.M) { os.Exit(needs.OwnNamespaces(m.Run)) }
+
 // namespaces makes namespaces of this test's own and removes them when it ends.
 func namespaces(t *testing.T, count int) []*Namespace {
 	t.Helper()

@@ -18,6 +18,7 @@ import (
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	"github.com/switchboard-project/switchboard/internal/hostnet"
+	"github.com/switchboard-project/switchboard/internal/needs"
 	"github.com/switchboard-project/switchboard/internal/vnf"
 )
 
@@ -69,11 +70,13 @@ var dscp = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if program, err := dscp(); err == nil {
-		os.RemoveAll(filepath.Dir(program))
-	}
-	os.Exit(code)
+	os.Exit(needs.OwnNamespaces(func() int {
+		code := m.Run()
+		if program, err := dscp(); err == nil {
+			os.RemoveAll(filepath.Dir(program))
+		}
+		return code
+	}))
 }
 
 // running lists the programs of the only instance, without what they started.
