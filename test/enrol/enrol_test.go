@@ -23,6 +23,8 @@ import (
 	_ "github.com/switchboard-project/switchboard/internal/site"
 )
 
+func TestMain(m *testing.M) { os.Exit(needs.OwnNamespaces(m.Run)) }
+
 // machine is a network namespace with a directory of its own.
 type machine struct {
 	t                  *testing.T
