@@ -110,6 +110,8 @@ impl Forwarder {
         let (before, start) = (times(self.process.0.id())?, Instant::now());
         let gbits = throughput(&self.port.server(), seconds)?;
         let (after, took) = (times(self.process.0.id())?, start.elapsed());
+        // The server takes no other client before it has seen the end of this one's connections.
+        std::thread::sleep(Duration::from_millis(500));
         self.process.pause(true);
         self.gbits.push(gbits);
         for (share, (after, before)) in self.shares.iter_mut().zip(after.iter().zip(before)) {
