@@ -192,6 +192,11 @@ func messages(documents []*resource.Document) []*apiv1.Resource {
 	return all
 }
 
+// mistakeIn gives a mistake its place in the file.
+func mistakeIn(d *resource.Document, field, description, fix string) resource.Mistake {
+	return resource.Mistake{Source: d.Source, Line: d.LineOf(field), Field: field, Description: description, Fix: fix}
+}
+
 // placed gives violations their place in the files.
 func placed(documents []*resource.Document, found []*apiv1.FieldViolation) []resource.Mistake {
 	var all []resource.Mistake
@@ -199,8 +204,7 @@ func placed(documents []*resource.Document, found []*apiv1.FieldViolation) []res
 		if int(v.Resource) >= len(documents) {
 			continue
 		}
-		d := documents[v.Resource]
-		all = append(all, resource.Mistake{Source: d.Source, Line: d.LineOf(v.Field), Field: v.Field, Description: v.Description, Fix: v.Fix})
+		all = append(all, mistakeIn(documents[v.Resource], v.Field, v.Description, v.Fix))
 	}
 	sortByPlace(all)
 	return all

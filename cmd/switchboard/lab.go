@@ -102,8 +102,7 @@ func checkLaboratory(file string, text []byte) ([]*resource.Document, error) {
 		world.CheckReferences(resource.KeyOf(d.Message), f)
 	}
 	for _, found := range f.All {
-		d := documents[found.Resource]
-		m := resource.Mistake{Source: file, Line: d.LineOf(found.Field), Field: found.Field, Description: found.Description, Fix: found.Fix}
+		m := mistakeIn(documents[found.Resource], found.Field, found.Description, found.Fix)
 		if !resource.Covered(mistakes, m) {
 			mistakes = append(mistakes, m)
 		}

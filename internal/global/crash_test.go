@@ -165,7 +165,7 @@ func (p *platform) process(t *testing.T) *process {
 // or not at all, and the chain is committed everywhere.
 func TestCoordinatorKilledAtEveryStep(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds a program and kills it 16 times")
+		t.Skip("left out by go test -short, not by make test: it builds a program and kills it 16 times")
 	}
 	p := newPlatform(t, "hq", "office", "west")
 	p.startAgents()

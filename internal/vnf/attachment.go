@@ -4,8 +4,9 @@ package vnf
 
 import (
 	"net"
-	"net/netip"
 	"strings"
+
+	"github.com/switchboard-project/switchboard/internal/chain"
 )
 
 // Kind says how an instance exchanges packets with its forwarder.
@@ -77,19 +78,13 @@ type PacketFilter struct {
 	AcceptForward, AcceptReverse bool
 }
 
-// FilterRule speaks of packets as they are. Empty lists hold for all.
+// FilterRule speaks of packets as they are.
 type FilterRule struct {
-	Sources, Destinations []netip.Prefix
-	// Protocols are IP protocol numbers.
-	Protocols        []uint32
-	DestinationPorts []PortRange
+	Match chain.Match
 	// Forward and Reverse are the directions along the chain that it speaks of.
 	Forward, Reverse bool
 	Accept           bool
 }
-
-// PortRange is from the first port to the last.
-type PortRange struct{ First, Last uint16 }
 
 // nativePort begins the names of native ports; no interface has such a name.
 const nativePort = "native:"

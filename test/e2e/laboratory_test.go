@@ -78,7 +78,7 @@ func useLaboratory(t testing.TB) *laboratory {
 func require(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("end-to-end tests are not short")
+		t.Skip("left out by go test -short, not by make test: it brings up a laboratory")
 	}
 	needs.Root(t)
 	for _, tool := range tools {

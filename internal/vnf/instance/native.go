@@ -2,11 +2,9 @@ package instance
 
 import (
 	"context"
-	"net/netip"
-	"strconv"
-	"strings"
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	"github.com/switchboard-project/switchboard/internal/matches"
 	"github.com/switchboard-project/switchboard/internal/vnf"
 )
 
@@ -34,41 +32,12 @@ func (in *instance) serveNative(ctx context.Context, r *records, d *driver, plac
 func nativeFilter(options filterOptions) *vnf.PacketFilter {
 	filter := &vnf.PacketFilter{AcceptForward: options.verdict == "accept", AcceptReverse: true}
 	for _, rule := range options.rules {
-		filter.Rules = append(filter.Rules, vnf.FilterRule{
-			Sources: prefixesOf(rule.SourcePrefixes), Destinations: prefixesOf(rule.DestinationPrefixes),
-			Protocols: protocolNumbers[rule.Protocol], DestinationPorts: portRanges(rule),
-			Forward: speaksOf(rule, "forward"), Reverse: speaksOf(rule, "reverse"), Accept: rule.Verdict == "accept",
-		})
+		match := &api.Match{SourcePrefixes: rule.SourcePrefixes, DestinationPrefixes: rule.DestinationPrefixes, DestinationPorts: rule.DestinationPorts}
+		if rule.Protocol != "" {
+			match.Protocols = []string{rule.Protocol}
+		}
+		filter.Rules = append(filter.Rules, vnf.FilterRule{Match: matches.Of(match),
+			Forward: speaksOf(rule, "forward"), Reverse: speaksOf(rule, "reverse"), Accept: rule.Verdict == "accept"})
 	}
 	return filter
-}
-
-// protocolNumbers are IANA's, of the protocols that rules name.
-var protocolNumbers = map[string][]uint32{"icmp": {1}, "tcp": {6}, "udp": {17}, "icmpv6": {58}}
-
-// prefixesOf and portRanges read what checkRule has checked.
-func prefixesOf(texts []string) []netip.Prefix {
-	var prefixes []netip.Prefix
-	for _, text := range texts {
-		if p, err := netip.ParsePrefix(text); err == nil {
-			prefixes = append(prefixes, p)
-		}
-	}
-	return prefixes
-}
-
-func portRanges(rule *api.FirewallRule) []vnf.PortRange {
-	var ranges []vnf.PortRange
-	for _, text := range rule.DestinationPorts {
-		from, to, isRange := strings.Cut(text, "-")
-		if !isRange {
-			to = from
-		}
-		first, errFirst := strconv.ParseUint(from, 10, 16)
-		last, errLast := strconv.ParseUint(to, 10, 16)
-		if errFirst == nil && errLast == nil {
-			ranges = append(ranges, vnf.PortRange{First: uint16(first), Last: uint16(last)})
-		}
-	}
-	return ranges
 }

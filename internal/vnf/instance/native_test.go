@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/switchboard-project/switchboard/internal/chain"
 	"github.com/switchboard-project/switchboard/internal/vnf"
 )
 
@@ -32,13 +33,13 @@ func TestNativeFilterIsMadeOfAttachmentsAlone(t *testing.T) {
 	if at[16].IngressVLAN == at[18].IngressVLAN {
 		t.Errorf("both places have VLAN %d", at[16].IngressVLAN)
 	}
-	acme := &vnf.PacketFilter{AcceptReverse: true, Rules: []vnf.FilterRule{{Sources: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")},
-		Protocols: []uint32{6}, DestinationPorts: []vnf.PortRange{{First: 80, Last: 80}}, Forward: true, Accept: true}}}
+	acme := &vnf.PacketFilter{AcceptReverse: true, Rules: []vnf.FilterRule{{Match: chain.Match{Sources: []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")},
+		Protocols: []uint8{6}, DestinationPorts: []chain.PortRange{{First: 80, Last: 80}}}, Forward: true, Accept: true}}}
 	umbra := &vnf.PacketFilter{AcceptForward: true, AcceptReverse: true, Rules: []vnf.FilterRule{
-		{Sources: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}, Reverse: true}}}
-	for chain, want := range map[uint32]*vnf.PacketFilter{16: acme, 18: umbra} {
-		if got := at[chain].Filter; !reflect.DeepEqual(got, want) {
-			t.Errorf("chain %d: filter %+v, not %+v", chain, got, want)
+		{Match: chain.Match{Sources: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")}}, Reverse: true}}}
+	for label, want := range map[uint32]*vnf.PacketFilter{16: acme, 18: umbra} {
+		if got := at[label].Filter; !reflect.DeepEqual(got, want) {
+			t.Errorf("chain %d: filter %+v, not %+v", label, got, want)
 		}
 	}
 	// An agent that begins anew gives each place what it had, also one that only drains.
