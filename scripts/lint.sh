@@ -19,6 +19,11 @@ staticcheck $(go list ./... | grep -v '/gen/') || fail "staticcheck"
 say "cargo fmt, clippy"
 cargo fmt --all --check >/dev/null || fail "cargo fmt --all (make fmt)"
 cargo clippy --quiet --locked --workspace --all-targets -- -D warnings || fail "clippy"
+# Benchmarks and fuzz targets have workspaces of their own, which no test builds. In release, as then HiGHS is there already.
+for manifest in bench/*/Cargo.toml fuzz/Cargo.toml; do
+  cargo fmt --manifest-path "$manifest" --check >/dev/null || fail "cargo fmt --manifest-path $manifest"
+  cargo clippy --quiet --release --locked --manifest-path "$manifest" --all-targets -- -D warnings || fail "clippy of $manifest"
+done
 
 say "protocol buffers"
 buf lint || fail "buf lint"

@@ -152,6 +152,7 @@ pub fn options(gap: f64) -> lp::Options {
         gap,
         time_limit: Duration::from_secs(3600),
         threads: 1,
+        ..lp::Options::default()
     }
 }
 
