@@ -11,9 +11,11 @@ use crate::arguments::Arguments;
 use crate::files;
 use crate::progress::telling;
 
-/// Verifies a result; exit 1 on any violation.
+/// Verifies a result; exit 1 on any violation, 3 where the model alone breaks a limit.
 pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let model = files::model(arguments.required("--model")?)?;
+    // No result for such a model holds.
+    te::infeasible::background(&model)?;
     let path = arguments.required("--result")?;
     let document = files::document(path)?;
     let report = telling(arguments, |told| {

@@ -1,6 +1,7 @@
 //! The command `switchboard-te`. The contract is in `docs/traffic-engineering.md`.
 //!
-//! Exit codes: 0 solved, 1 a check found violations, 2 bad input, 3 infeasible, 130 interrupted before there was an answer.
+//! Exit codes: 0 solved, 1 a check found violations, 2 bad input, 3 infeasible, 4 neither an answer nor a
+//! proof that there is none, 130 interrupted before there was an answer.
 
 mod arguments;
 mod check;
@@ -51,6 +52,10 @@ fn main() -> ExitCode {
                 eprintln!("switchboard-te: constraint: {constraint}");
             }
             ExitCode::from(3)
+        }
+        Err(Error::NotFound(e)) => {
+            eprintln!("switchboard-te: {e}");
+            ExitCode::from(4)
         }
     }
 }

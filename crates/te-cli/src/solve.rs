@@ -6,9 +6,9 @@ use std::time::Duration;
 use te::error::{Error, InputError, Reason};
 use te::heuristic::{self, Heuristic};
 use te::instance::{Demand, Instance};
-use te::lp;
+use te::lp::{self, Fit};
 use te::model::Model;
-use te::solution::Objective;
+use te::solution::{Objective, Solution};
 
 use crate::arguments::Arguments;
 use crate::files;
@@ -57,11 +57,47 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         }
         Algorithm::Exact => lp::solve(&model, &instance, objective, &options, monitor),
     })?;
+    if solution.leaves_demand(&instance) {
+        explain_the_rest(arguments, &model, &instance, &solution, &options)?;
+    }
     files::write(
         arguments.given("-o"),
         &te::result::to_json(&model, &instance, &solution),
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Demand is left that should have been carried: proves that no routing carries it, or says that one does or may.
+fn explain_the_rest(
+    arguments: &Arguments,
+    model: &Model,
+    instance: &Instance,
+    solution: &Solution,
+    options: &lp::Options,
+) -> Result<(), Error> {
+    let spent = Duration::from_secs_f64(solution.seconds);
+    let rest = lp::Options {
+        time_limit: options.time_limit.saturating_sub(spent),
+        ..options.clone()
+    };
+    let fit = watched(arguments, |monitor| {
+        lp::fit(model, instance, &rest, monitor)
+    });
+    let limited = instance.max_routes.is_empty();
+    let others = match fit {
+        Fit::DoesNotFit(proof) => return Err(proof.into()),
+        Fit::Fits if limited => "another routing carries it, which --algorithm lp finds",
+        Fit::Fits => "without max_routes another routing carries it; with it that is not known",
+        Fit::NotKnown => "whether another routing carries it is not known",
+    };
+    if !arguments.is_quiet() {
+        let (left, chain) = solution.rest(instance);
+        let chain = &model.chains[chain].id;
+        eprintln!(
+            "switchboard-te: {left:.6} Mbit/s that should be carried are left, most of the chain '{chain}'; {others}"
+        );
+    }
+    Ok(())
 }
 
 type Beyond = fn(&Arguments, &Model, &lp::Options) -> Result<ExitCode, Error>;

@@ -83,35 +83,49 @@ impl fmt::Display for InputError {
 
 impl std::error::Error for InputError {}
 
-/// A model that no routing can satisfy. The command exits with 3.
+/// A constraint of a model that takes part in a proof that nothing satisfies it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Constraint {
+    /// What it is a constraint of, in the model's names, such as `link nyc-chi`.
+    pub name: String,
+    /// JSON pointer (RFC 6901) of the field of the model that states it.
+    pub pointer: String,
+    /// What is scarce, with its figures and units.
+    pub scarce: String,
+}
+
+impl fmt::Display for Constraint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}): {}", self.name, self.pointer, self.scarce)
+    }
+}
+
+/// A model that provably no routing can satisfy. The command exits with 3.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Infeasible {
-    /// The constraints that prove it, the decisive one first, such as `link nyc-chi`.
-    pub constraints: Vec<String>,
+    /// The constraints that prove it, the decisive one first.
+    pub constraints: Vec<Constraint>,
     /// The argument in one sentence, with its figures.
     pub message: String,
 }
 
 impl Infeasible {
-    /// A chain that no route can carry.
-    pub fn no_route(chain: &str) -> Infeasible {
-        let message = format!(
-            "the chain '{chain}' has no possible route: its limits, the links it would cross or the sites of its VNFs exclude all"
-        );
+    /// Demands that load no capacity, so that they can grow without end.
+    pub fn unbounded() -> Infeasible {
         Infeasible {
-            constraints: vec![format!("chain {chain}")],
-            message,
+            constraints: vec![Constraint {
+                name: "all chains".into(),
+                pointer: "/chains".into(),
+                scarce: "cross no link and visit no VNF that costs compute".into(),
+            }],
+            message: "no link, site or VNF limits the demands, so no factor on them is the largest"
+                .into(),
         }
     }
 
-    /// Demands that load no capacity, so that they can grow without end.
-    pub fn unbounded() -> Infeasible {
-        let message =
-            "no link, site or VNF limits the demands, so no factor on them is the largest".into();
-        Infeasible {
-            constraints: Vec::new(),
-            message,
-        }
+    /// The names of the constraints.
+    pub fn names(&self) -> Vec<&str> {
+        self.constraints.iter().map(|c| c.name.as_str()).collect()
     }
 }
 
@@ -123,6 +137,25 @@ impl fmt::Display for Infeasible {
 
 impl std::error::Error for Infeasible {}
 
+/// A search that ended without an answer and without a proof that there is none. The command exits with 4.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NotFound {
+    /// What was found at best, what it lacks, and what to do about it.
+    pub message: String,
+}
+
+impl fmt::Display for NotFound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "no answer found, and none proved impossible: {}",
+            self.message
+        )
+    }
+}
+
+impl std::error::Error for NotFound {}
+
 /// Every way a command of this crate fails.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Error {
@@ -130,6 +163,8 @@ pub enum Error {
     Input(InputError),
     /// The input is right and has no solution.
     Infeasible(Infeasible),
+    /// The input is right, and no solution was found.
+    NotFound(NotFound),
 }
 
 impl fmt::Display for Error {
@@ -137,6 +172,7 @@ impl fmt::Display for Error {
         match self {
             Error::Input(e) => e.fmt(f),
             Error::Infeasible(e) => e.fmt(f),
+            Error::NotFound(e) => e.fmt(f),
         }
     }
 }
@@ -152,5 +188,11 @@ impl From<InputError> for Error {
 impl From<Infeasible> for Error {
     fn from(e: Infeasible) -> Self {
         Error::Infeasible(e)
+    }
+}
+
+impl From<NotFound> for Error {
+    fn from(e: NotFound) -> Self {
+        Error::NotFound(e)
     }
 }

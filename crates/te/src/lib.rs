@@ -14,6 +14,7 @@ pub mod heuristic;
 #[cfg(feature = "highs")]
 pub mod highs;
 pub mod import;
+pub mod infeasible;
 pub mod instance;
 pub mod json;
 pub mod kernel;

@@ -23,7 +23,10 @@ impl Network {
     pub fn of(model: &Model) -> Network {
         match &model.routing {
             Routing::ShortestPath => shortest_paths(model, &vec![true; model.links.len()]),
-            Routing::Fractions(_) => given(model),
+            Routing::Fractions(_) => {
+                let (pairs, latency) = given(model);
+                Network::from_pairs(model.nodes.len(), pairs, latency)
+            }
         }
     }
 
@@ -33,15 +36,14 @@ impl Network {
         if let Routing::ShortestPath = model.routing {
             return shortest_paths(model, alive);
         }
-        let mut network = given(model);
-        for from in 0..network.nodes {
-            for to in 0..network.nodes {
-                if network.path(from, to).any(|(link, _)| !alive[link]) {
-                    network.latency[from * network.nodes + to] = f64::INFINITY;
-                }
+        let (mut pairs, mut latency) = given(model);
+        for (pair, latency) in pairs.iter_mut().zip(&mut latency) {
+            if pair.iter().any(|(link, _)| !alive[*link as usize]) {
+                pair.clear();
+                *latency = f64::INFINITY;
             }
         }
-        network
+        Network::from_pairs(model.nodes.len(), pairs, latency)
     }
 
     /// Number of nodes.
@@ -100,7 +102,8 @@ impl Network {
     }
 }
 
-fn given(model: &Model) -> Network {
+/// The stated routing: for each pair of nodes its links and fractions, and its latency.
+fn given(model: &Model) -> (Vec<Vec<(u32, f64)>>, Vec<f64>) {
     let nodes = model.nodes.len();
     let mut pairs = vec![Vec::new(); nodes * nodes];
     let mut latency = vec![f64::INFINITY; nodes * nodes];
@@ -119,7 +122,7 @@ fn given(model: &Model) -> Network {
             latency[pair] = before + entry.fraction * model.links[entry.link].latency_ms;
         }
     }
-    Network::from_pairs(nodes, pairs, latency)
+    (pairs, latency)
 }
 
 fn shortest_paths(model: &Model, alive: &[bool]) -> Network {

@@ -1,6 +1,8 @@
 //! What every algorithm returns: routes with fractions, and the figures that follow from them.
 
-use crate::instance::{Instance, Route};
+use std::collections::BTreeMap;
+
+use crate::instance::{Commodity, Instance, Route};
 
 /// What is optimised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,14 +96,28 @@ impl Solution {
 
     /// Whether demand is left uncarried that should have been carried in full.
     pub fn leaves_demand(&self, instance: &Instance) -> bool {
-        let mut carried = vec![0.0; instance.commodities.len()];
-        for flow in &self.flows {
-            carried[flow.commodity] += flow.fraction;
+        self.left(instance).next().is_some()
+    }
+
+    /// The demand that is left uncarried and should have been carried, Mbit/s; and the chain with most of it.
+    pub fn rest(&self, instance: &Instance) -> (f64, usize) {
+        let mut by_chain: BTreeMap<u32, f64> = BTreeMap::new();
+        for (commodity, share) in self.left(instance) {
+            *by_chain.entry(commodity.chain).or_default() += share * commodity.demand;
         }
-        let needed = instance.commodities.iter().zip(&carried);
-        needed
-            .filter(|(c, _)| c.mandatory)
-            .any(|(_, share)| *share < 1.0 - 1e-9)
+        let most = by_chain.iter().max_by(|a, b| a.1.total_cmp(b.1));
+        let chain = most.map_or(0, |(chain, _)| *chain as usize);
+        (by_chain.values().sum(), chain)
+    }
+
+    /// What should have been carried in full and was not, with the share that is left.
+    fn left<'a>(&self, instance: &'a Instance) -> impl Iterator<Item = (&'a Commodity, f64)> {
+        let mut left = vec![1.0; instance.commodities.len()];
+        for flow in &self.flows {
+            left[flow.commodity] -= flow.fraction;
+        }
+        let each = instance.commodities.iter().zip(left);
+        each.filter(|(c, share)| c.mandatory && *share > 1e-9)
     }
 
     /// Factor that the demands of the model are multiplied with in this routing.

@@ -9,7 +9,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::clock::Clock;
-use crate::error::Infeasible;
+use crate::error::{Constraint, Infeasible};
 use crate::instance::{Commodity, Demand, Instance, Route};
 use crate::json::Writer;
 use crate::lp::{self, Monitor, Options, Progress};
@@ -142,6 +142,14 @@ impl Failure {
             Failure::Site(site) => ("site", &model.sites[site].id),
         }
     }
+
+    /// JSON pointer of what fails.
+    fn pointer(self) -> String {
+        match self {
+            Failure::Link(link) => format!("/links/{link}"),
+            Failure::Site(site) => format!("/sites/{site}"),
+        }
+    }
 }
 
 /// Makes every state carry `value`, those first that carry least; where there is not the time, they carry what they do.
@@ -261,7 +269,11 @@ impl State {
     ) -> Result<State, Infeasible> {
         let (kind, name) = failure.name(model);
         let explain = |e: Infeasible| {
-            let mut constraints = vec![format!("{kind} {name}")];
+            let mut constraints = vec![Constraint {
+                name: format!("{kind} {name}"),
+                pointer: failure.pointer(),
+                scarce: "has failed".into(),
+            }];
             constraints.extend(e.constraints);
             let message = format!("after the failure of {kind} {name}: {}", e.message);
             Infeasible {

@@ -3,6 +3,7 @@
 mod support;
 
 use support::{OBJECTIVES, RouteProgram, checked, demand, random_model};
+use te::heuristic::{self, Heuristic};
 use te::instance::Instance;
 use te::lp::{self, Monitor};
 use te::model::{Ends, Model};
@@ -219,4 +220,40 @@ fn a_number_of_routes_is_kept_and_its_bound_is_true() {
         compared > 40 && reached * 10 > compared * 8,
         "{reached} of {compared}"
     );
+}
+
+#[test]
+fn a_minimum_share_and_a_number_of_routes_hold_together_in_every_algorithm() {
+    let mut limited = 0;
+    for seed in 7800..7860 {
+        let mut model = random_model(seed);
+        with_limits(&mut model, &["shares", "routes"], seed);
+        limited += model
+            .chains
+            .iter()
+            .filter(|c| c.limits.max_routes.is_some() && c.minimum_share.is_some_and(|s| s > 0.0))
+            .count();
+        for objective in OBJECTIVES {
+            let instance = Instance::new(&model, demand(objective)).expect("background fits");
+            exact(&model, &instance, objective);
+            for heuristic in [
+                Heuristic::Dp,
+                Heuristic::OneHop,
+                Heuristic::DpLatency,
+                Heuristic::Anycast,
+                Heuristic::ComputeAware,
+            ] {
+                let (options, monitor) = (lp::Options::default(), Monitor::default());
+                let answer =
+                    heuristic::solve(&model, &instance, heuristic, objective, &options, &monitor);
+                let Ok(answer) = answer else { continue };
+                assert_eq!(
+                    checked(&model, &instance, &answer).violations,
+                    Vec::<String>::new(),
+                    "seed {seed} {heuristic:?} {objective:?}"
+                );
+            }
+        }
+    }
+    assert!(limited > 50, "{limited}");
 }

@@ -307,7 +307,7 @@ fn more_new_sites_than_there_are_is_infeasible_and_named() {
         &Monitor::default(),
     )
     .expect_err("too many");
-    assert_eq!(error.constraints, [format!("VNF {}", model.vnfs[0].id)]);
+    assert_eq!(error.names(), [format!("VNF {}", model.vnfs[0].id)]);
 }
 
 /// Gives chains limits that some routes keep.

@@ -128,7 +128,7 @@ fn a_latency_limit_keeps_traffic_off_slow_routes_and_can_be_impossible() {
     let loose = solve(&chain(20.0), Objective::Throughput).expect("carries all");
     assert!((loose.value - 20.0).abs() < 1e-4, "{}", loose.value);
     let error = solve(&chain(0.5), Objective::Latency).expect_err("1 ms is the least");
-    assert_eq!(error.constraints, ["chain x"]);
+    assert_eq!(error.names(), ["chain x"]);
 }
 
 #[test]

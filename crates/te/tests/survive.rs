@@ -100,22 +100,53 @@ fn a_site_that_nothing_can_replace_is_infeasible_and_named() {
     let mut model = triangle("");
     model.vnfs[0].deployments.truncate(1);
     let error = plan(&model, Against::Sites).expect_err("no other site has the VNF");
-    assert_eq!(
-        error.constraints[..2],
-        ["site sb".to_owned(), "chain x".to_owned()],
-        "{error}"
-    );
+    assert_eq!(error.names()[..2], ["site sb", "chain x"], "{error}");
     let mut cut = triangle("");
     cut.links.truncate(2);
     let Chain { ingress, .. } = &cut.chains[0];
     assert_eq!(*ingress, Ends::Any(vec![0]));
     cut.vnfs[0].deployments.truncate(1);
     let error = plan(&cut, Against::Links).expect_err("b cannot be reached otherwise");
-    assert_eq!(
-        error.constraints[..2],
-        ["link ab".to_owned(), "chain x".to_owned()],
-        "{error}"
-    );
+    assert_eq!(error.names()[..2], ["link ab", "chain x"], "{error}");
+}
+
+#[test]
+fn given_fractions_over_a_failed_link_carry_nothing_more() {
+    let entry = |from: &str, to: &str, link: &str| {
+        format!(r#"{{"from":"{from}","to":"{to}","link":"{link}","fraction":1}}"#)
+    };
+    let entries = |list: &[(&str, &str, &str)]| {
+        let list: Vec<String> = list.iter().map(|(a, b, l)| entry(a, b, l)).collect();
+        let routing = format!(
+            r#" "routing": {{"kind":"fractions","entries":[{}]}}, "sites": ["#,
+            list.join(",")
+        );
+        Model::read(
+            TRIANGLE
+                .replace("EXTRA", "")
+                .replace(r#" "sites": ["#, &routing)
+                .as_bytes(),
+        )
+        .expect("good")
+    };
+    // Only over ab: nothing goes to b by way of c, because c-b has no fractions.
+    let cut = entries(&[("a", "b", "ab"), ("a", "c", "ac")]);
+    let error = plan(&cut, Against::Links).expect_err("a-b is cut");
+    assert_eq!(error.names()[..2], ["link ab", "chain x"], "{error}");
+    // With c-b the site at c takes over: 6 Mbit/s of a-c for 2, and compute of 8 for 4.
+    let open = entries(&[("a", "b", "ab"), ("a", "c", "ac"), ("c", "b", "cb")]);
+    let (survives, _) = plan(&open, Against::Links).expect("c takes over");
+    let after = |name: &str| {
+        let found = survives.failures.iter().find(|f| f.name == name);
+        found.expect("it is among the failures").value
+    };
+    assert!((after("ab") - 2.0).abs() < 1e-5, "{}", after("ab"));
+    let moved = survives
+        .failures
+        .iter()
+        .map(|f| f.moved)
+        .fold(0.0, f64::max);
+    assert!(moved > 0.0);
 }
 
 /// The factor after a failure when everything is routed from scratch, by the plain solver on a changed model.

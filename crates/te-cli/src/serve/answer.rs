@@ -76,6 +76,7 @@ fn refusal(error: &Error) -> Refusal {
     let code = match error {
         Error::Input(_) => "invalid",
         Error::Infeasible(_) => "infeasible",
+        Error::NotFound(_) => "not-found",
     };
     (code, error.to_string())
 }

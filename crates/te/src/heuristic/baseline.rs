@@ -17,55 +17,66 @@ const BISECTIONS: usize = 30;
 /// A remainder smaller than this share of a chain's demand counts as carried.
 const CARRIED: f64 = 1e-9;
 
-/// Every commodity whole on the route that the heuristic gives it, in order.
-pub fn whole(instance: &Instance, heuristic: Heuristic, watch: &Watch<'_>) -> Vec<Flow> {
+/// Every commodity whole on the route that the heuristic gives it, in order; one that it leads nowhere takes the fastest.
+///
+/// # Errors
+/// A commodity that has no route at all.
+pub fn whole(
+    instance: &Instance,
+    heuristic: Heuristic,
+    watch: &Watch<'_>,
+) -> Result<Vec<Flow>, usize> {
     let mut state = State::new(instance, Costs::for_objective(Objective::Scale), false);
     let latency = latency_tables(instance);
     let mut scratch = Scratch::default();
+    let mut nearest: Option<Nearest> = None;
     let mut flows = Vec::new();
     for (index, commodity) in instance.commodities.iter().enumerate() {
-        if watch.is_over_at(index) {
-            return with_nearest(instance, flows);
-        }
+        let over = watch.is_over_at(index);
         watch.report(
             index,
             index as f64 / instance.commodities.len() as f64,
             || f64::NAN,
         );
-        let Some(route) = choose(
-            instance,
-            heuristic,
-            &state,
-            &latency,
-            commodity,
-            &mut scratch,
-        ) else {
-            return Vec::new();
+        let chosen = if over || watch.was_cut_short() {
+            None
+        } else {
+            choose(
+                instance,
+                heuristic,
+                &state,
+                &latency,
+                commodity,
+                &mut scratch,
+            )
+            .filter(|route| leads_on(instance, commodity, route))
         };
-        state.add(instance, commodity, &route, 1.0);
+        let route = match chosen {
+            Some(route) => route,
+            None => nearest
+                .get_or_insert_with(|| Nearest::new(instance))
+                .route(instance, commodity)
+                .ok_or(index)?,
+        };
+        if !watch.was_cut_short() {
+            state.add(instance, commodity, &route, 1.0);
+        }
         flows.push(Flow {
             commodity: index,
             route,
             fraction: 1.0,
         });
     }
-    flows
+    Ok(flows)
 }
 
-/// The flows of the first commodities, and each other one whole on its nearest route; empty where one has none.
-fn with_nearest(instance: &Instance, mut flows: Vec<Flow>) -> Vec<Flow> {
-    let mut nearest = Nearest::new(instance);
-    for index in flows.len()..instance.commodities.len() {
-        match nearest.route(instance, &instance.commodities[index]) {
-            Some(route) => flows.push(Flow {
-                commodity: index,
-                route,
-                fraction: 1.0,
-            }),
-            None => return Vec::new(),
-        }
-    }
-    flows
+/// Whether everything on a route has capacity.
+fn leads_on(instance: &Instance, commodity: &Commodity, route: &Route) -> bool {
+    let mut leads = true;
+    instance.loads(commodity, route, |row, load| {
+        leads &= load <= 0.0 || instance.capacity[row] > 0.0;
+    });
+    leads
 }
 
 /// Commodities in order, each as far as its route has room; COMPUTE-AWARE and ONEHOP route the remainder again.
@@ -220,12 +231,15 @@ pub(super) fn hop_by_hop(
 }
 
 /// COMPUTE-AWARE's routes depend on the demand; the best over a search of the factor is kept.
-pub fn compute_aware_scale(instance: &Instance, watch: &Watch<'_>) -> Vec<Flow> {
+///
+/// # Errors
+/// As [`whole`].
+pub fn compute_aware_scale(instance: &Instance, watch: &Watch<'_>) -> Result<Vec<Flow>, usize> {
     let latency = latency_tables(instance);
-    let mut best = whole(instance, Heuristic::Anycast, watch);
+    let mut best = whole(instance, Heuristic::Anycast, watch)?;
     let (_, utilization) = tightest(instance, &loads(instance, &best));
     if utilization <= 0.0 || !utilization.is_finite() {
-        return best;
+        return Ok(best);
     }
     let mut low = 1.0 / utilization;
     let mut high = 0.0;
@@ -250,7 +264,7 @@ pub fn compute_aware_scale(instance: &Instance, watch: &Watch<'_>) -> Vec<Flow> 
             break;
         }
     }
-    best
+    Ok(best)
 }
 
 /// All commodities at a factor on all demands, each at the nearest site with room for it; and the factor these

@@ -123,7 +123,10 @@ fn carry(
 }
 
 /// Routes every chain whole, then re-routes each at the loads of all others; keeps the best sweep.
-pub fn spread(instance: &Instance, costs: Costs, watch: &Watch<'_>) -> Vec<Flow> {
+///
+/// # Errors
+/// A commodity that has no route at all.
+pub fn spread(instance: &Instance, costs: Costs, watch: &Watch<'_>) -> Result<Vec<Flow>, usize> {
     let mut state = State::new(instance, costs, false);
     state.set_reference(instance, reference_guess(instance, watch));
     let mut routes: Vec<Option<Route>> = vec![None; instance.commodities.len()];
@@ -136,13 +139,9 @@ pub fn spread(instance: &Instance, costs: Costs, watch: &Watch<'_>) -> Vec<Flow>
         };
         match spread_once(instance, &mut state, &mut routes, watch, report) {
             Swept::Whole => {}
-            Swept::Stuck => return Vec::new(),
+            Swept::Stuck(commodity) => return Err(commodity),
             // A routing that is half re-routed is no worse an answer than any; the best sweep may be better.
-            Swept::Stopped if sweep == 0 => {
-                if !complete(instance, &mut routes) {
-                    return Vec::new();
-                }
-            }
+            Swept::Stopped if sweep == 0 => complete(instance, &mut routes)?,
             Swept::Stopped => {}
         }
         let flows: Vec<Flow> = routes
@@ -167,14 +166,14 @@ pub fn spread(instance: &Instance, costs: Costs, watch: &Watch<'_>) -> Vec<Flow>
             state.set_reference(instance, best.0);
         }
     }
-    best.1
+    Ok(best.1)
 }
 
 /// How a sweep over all chains ended.
 enum Swept {
     Whole,
-    /// A chain has no route.
-    Stuck,
+    /// A commodity has no route.
+    Stuck(usize),
     Stopped,
 }
 
@@ -195,7 +194,7 @@ fn spread_once(
             state.add(instance, commodity, route, -1.0);
         }
         if state.route(instance, commodity, &mut scratch).is_none() {
-            return Swept::Stuck;
+            return Swept::Stuck(index);
         }
         if !routes[index].as_ref().is_some_and(|r| scratch.is(r)) {
             routes[index] = Some(scratch.route());
@@ -208,15 +207,18 @@ fn spread_once(
     Swept::Whole
 }
 
-/// Gives chains that have no route yet their nearest; false where one has none.
-fn complete(instance: &Instance, routes: &mut [Option<Route>]) -> bool {
+/// Gives commodities that have no route yet their nearest.
+///
+/// # Errors
+/// One that has none.
+fn complete(instance: &Instance, routes: &mut [Option<Route>]) -> Result<(), usize> {
     let mut nearest = Nearest::new(instance);
-    for (route, commodity) in routes.iter_mut().zip(&instance.commodities) {
-        if route.is_none() {
-            *route = nearest.route(instance, commodity);
+    for (index, commodity) in instance.commodities.iter().enumerate() {
+        if routes[index].is_none() {
+            routes[index] = Some(nearest.route(instance, commodity).ok_or(index)?);
         }
     }
-    routes.iter().all(Option::is_some)
+    Ok(())
 }
 
 /// A first guess of the tightest row's utilisation: that of routes by hop count, spread evenly.

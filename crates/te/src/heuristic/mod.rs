@@ -11,6 +11,7 @@ mod state;
 mod watch;
 
 use crate::error::Infeasible;
+use crate::infeasible::no_route;
 use crate::instance::Instance;
 use crate::lp::{Monitor, Options};
 use crate::model::Model;
@@ -38,7 +39,8 @@ pub enum Heuristic {
 /// Routes all commodities of an instance. Of the options only the time limit counts.
 ///
 /// An answer that is cut short gives the chains that are left the nearest sites: under scale whatever the load, so that
-/// every chain has a route; otherwise as far as there is room.
+/// every chain has a route; otherwise as far as there is room. Under scale so does a chain whose heuristic ends where no
+/// capacity leads on.
 ///
 /// # Errors
 /// Under scale: a chain without any route, or demands that load nothing, so that no factor is the largest.
@@ -58,21 +60,13 @@ pub fn solve(
             baseline::compute_aware_scale(instance, &watch)
         }
         (_, Objective::Scale) => baseline::whole(instance, heuristic, &watch),
-        (Heuristic::Dp, _) => dp::fill(instance, costs, objective, &watch),
-        _ => baseline::fill(instance, heuristic, objective, &watch),
+        (Heuristic::Dp, _) => Ok(dp::fill(instance, costs, objective, &watch)),
+        _ => Ok(baseline::fill(instance, heuristic, objective, &watch)),
     };
+    let flows = flows.map_err(|stuck| no_route(model, instance, stuck))?;
     let solution = finish(instance, objective, flows, &watch);
     if objective == Objective::Scale && !solution.value.is_finite() {
-        let routed: std::collections::HashSet<usize> =
-            solution.flows.iter().map(|f| f.commodity).collect();
-        return Err(
-            match (0..instance.commodities.len()).find(|c| !routed.contains(c)) {
-                Some(commodity) => Infeasible::no_route(
-                    &model.chains[instance.commodities[commodity].chain as usize].id,
-                ),
-                None => Infeasible::unbounded(),
-            },
-        );
+        return Err(Infeasible::unbounded());
     }
     Ok(solution)
 }

@@ -36,15 +36,14 @@ impl Commodity {
 }
 
 pub(super) fn expand(instance: &mut Instance, index: usize, chain: &Chain) {
-    // Scale and latency carry everything, whatever the minimum under throughput.
-    let full = instance.demand == Demand::Full;
-    let minimum = chain.minimum_share.unwrap_or(match instance.demand {
-        Demand::Partial => 0.0,
+    let minimum = match instance.demand {
+        Demand::Partial => chain.minimum_share.unwrap_or(0.0),
+        // Scale and latency carry everything, whatever the minimum under throughput.
         Demand::Full => 1.0,
-    });
+    };
     for (sources, source_share) in groups(&chain.ingress) {
         for (sinks, sink_share) in groups(&chain.egress) {
-            for (part, mandatory) in [(minimum, true), (1.0 - minimum, full)] {
+            for (part, mandatory) in [(minimum, true), (1.0 - minimum, false)] {
                 let share = source_share * sink_share * part;
                 if share > 0.0 {
                     push(instance, index, chain, (&sources, &sinks), share, mandatory);

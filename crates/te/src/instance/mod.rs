@@ -10,7 +10,8 @@ mod commodity;
 use std::collections::HashMap;
 
 use crate::error::Infeasible;
-use crate::model::{Chain, Model};
+use crate::infeasible;
+use crate::model::{Chain, Link, Model};
 use crate::network::Network;
 pub use commodity::{Commodity, Route};
 
@@ -18,7 +19,7 @@ pub use commodity::{Commodity, Route};
 pub const NONE: u32 = u32::MAX;
 
 /// A link whose free capacity is below this share of its bandwidth carries nothing.
-const EMPTY: f64 = 1e-9;
+pub(crate) const EMPTY: f64 = 1e-9;
 
 /// Vector lanes that tables are padded to.
 pub const LANES: usize = 8;
@@ -272,33 +273,21 @@ fn places(model: &Model) -> (Vec<u32>, Vec<u32>, usize) {
 }
 
 fn capacities(model: &Model) -> Result<Vec<f64>, Infeasible> {
-    let mut capacity = Vec::new();
-    for link in &model.links {
-        let limit = model.max_link_utilization * link.bandwidth_mbps;
-        let free = limit - link.background_mbps;
-        if free < -EMPTY * link.bandwidth_mbps {
-            let name = format!("link {}", link.id);
-            let message = format!(
-                "{name} carries {} Mbit/s of background traffic, above its limit of {limit} Mbit/s (equation 6)",
-                link.background_mbps
-            );
-            return Err(Infeasible {
-                constraints: vec![name],
-                message,
-            });
-        }
-        capacity.push(if free <= EMPTY * link.bandwidth_mbps {
+    infeasible::background(model)?;
+    let free = |link: &Link| {
+        let free = model.max_link_utilization * link.bandwidth_mbps - link.background_mbps;
+        if free <= EMPTY * link.bandwidth_mbps {
             0.0
         } else {
             free
-        });
-    }
-    capacity.extend(model.sites.iter().map(|s| s.capacity));
-    capacity.extend(
-        model
-            .vnfs
-            .iter()
-            .flat_map(|v| v.deployments.iter().map(|d| d.capacity)),
-    );
-    Ok(capacity)
+        }
+    };
+    let deployments = model.vnfs.iter().flat_map(|v| &v.deployments);
+    Ok(model
+        .links
+        .iter()
+        .map(free)
+        .chain(model.sites.iter().map(|s| s.capacity))
+        .chain(deployments.map(|d| d.capacity))
+        .collect())
 }

@@ -1,6 +1,7 @@
 //! The rounds of column generation.
 
 mod counting;
+mod fit;
 mod interior_start;
 mod quick_start;
 mod route_limit;
@@ -14,6 +15,7 @@ use super::master::{Restricted, Start};
 use super::{Monitor, Options, Progress, outcome};
 use crate::clock::Clock;
 use crate::error::Infeasible;
+use crate::infeasible::no_route;
 use crate::instance::Instance;
 use crate::model::Model;
 use crate::solution::{Objective, Solution, relative_gap, value};
@@ -26,6 +28,8 @@ const WALK: usize = 8;
 
 /// Most rounds.
 const ROUNDS: usize = 200;
+
+pub use fit::{Fit, fit};
 
 pub(super) struct Solver<'a> {
     instance: &'a Instance,
@@ -88,7 +92,7 @@ pub fn solve_with_prices(
         solver.find_interior(model)?;
     }
     if let Some(commodity) = solver.stuck {
-        return Err(outcome::stuck(model, instance, commodity));
+        return Err(no_route(model, instance, commodity));
     }
     if objective == Objective::Scale && solver.value <= 0.0 {
         return Err(Infeasible::unbounded());
@@ -124,7 +128,7 @@ pub fn expand(
     solver.expansion = Some(Expansion::new(instance, added));
     solver.warm_start();
     if let Some(commodity) = solver.stuck {
-        return Err(outcome::stuck(model, instance, commodity));
+        return Err(no_route(model, instance, commodity));
     }
     if solver.value <= 0.0 {
         return Err(Infeasible::unbounded());

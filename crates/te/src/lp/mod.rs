@@ -16,7 +16,7 @@ mod outcome;
 
 use std::time::Duration;
 
-pub use driver::{expand, solve, solve_with_prices};
+pub use driver::{Fit, expand, fit, solve, solve_with_prices};
 
 /// When to stop, and how to work.
 #[derive(Debug, Clone)]

@@ -1,9 +1,7 @@
-//! From the solver's minimisation back to the objective: values, bounds, flows, and proofs of infeasibility.
+//! From the solver's minimisation back to the objective: values, bounds, flows.
 
 use super::columns::Columns;
-use crate::error::Infeasible;
 use crate::instance::Instance;
-use crate::model::Model;
 use crate::solution::{Flow, Objective};
 
 /// Shares below this are rounding of the master.
@@ -43,29 +41,4 @@ pub fn to_objective(objective: Objective, unit: f64, minimised: f64) -> f64 {
         Objective::Latency => minimised * unit,
         Objective::Throughput => -minimised * unit,
     }
-}
-
-/// The proof that the demands do not fit: the rows whose prices make up the bound.
-pub fn overloaded(model: &Model, instance: &Instance, price: &[f64], bound: f64) -> Infeasible {
-    let total: f64 = price.iter().sum();
-    let mut rows: Vec<usize> = (0..price.len())
-        .filter(|&r| price[r] > 0.01 * total)
-        .collect();
-    rows.sort_by(|&a, &b| price[b].total_cmp(&price[a]));
-    rows.truncate(10);
-    let constraints: Vec<String> = rows.iter().map(|&r| instance.row_name(model, r)).collect();
-    let message = format!(
-        "carrying the demand needs at least {bound:.6} times the capacities there are; proved by the weighted sum of {} constraints, the heaviest being {}",
-        constraints.len(),
-        constraints.first().map_or("none", String::as_str)
-    );
-    Infeasible {
-        constraints,
-        message,
-    }
-}
-
-/// A chain whose every route is forbidden or blocked.
-pub fn stuck(model: &Model, instance: &Instance, commodity: usize) -> Infeasible {
-    Infeasible::no_route(&model.chains[instance.commodities[commodity].chain as usize].id)
 }

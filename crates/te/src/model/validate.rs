@@ -79,7 +79,10 @@ impl Model {
     }
 
     /// Whether some sequence of sites joins the chain's ends in both directions that carry traffic.
-    fn check_reachable(
+    ///
+    /// # Errors
+    /// The stage at which no route goes on, with its JSON pointer.
+    pub(crate) fn check_reachable(
         &self,
         network: &Network,
         index: usize,

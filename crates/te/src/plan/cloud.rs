@@ -1,7 +1,7 @@
 //! Cloud capacity planning: where to add compute so that the demands can grow most.
 
 use crate::clock::Clock;
-use crate::error::Infeasible;
+use crate::error::{Constraint, Infeasible};
 use crate::instance::{Demand, Instance};
 use crate::lp::{self, Monitor, Options};
 use crate::model::Model;
@@ -50,7 +50,11 @@ pub fn plan(
     if model.sites.is_empty() {
         let message = "the model has no site that capacity could be added to".into();
         return Err(Infeasible {
-            constraints: Vec::new(),
+            constraints: vec![Constraint {
+                name: "all sites".into(),
+                pointer: "/sites".into(),
+                scarce: "there are none".into(),
+            }],
             message,
         });
     }

@@ -7,7 +7,8 @@
 //! programs gives the total for every site that a VNF's new instance could move to.
 
 use crate::clock::Clock;
-use crate::error::Infeasible;
+use crate::error::{Constraint, Infeasible};
+use crate::infeasible::no_route;
 use crate::instance::{Demand, Instance};
 use crate::lp::{self, Monitor, Options, Progress};
 use crate::model::{Deployment, Model};
@@ -206,10 +207,7 @@ impl Planning<'_> {
             let fastest = self
                 .search
                 .fastest(&instance, self.instance, placed, self.clock)
-                .map_err(|commodity| {
-                    let chain = instance.commodities[commodity].chain as usize;
-                    Infeasible::no_route(&self.extended.chains[chain].id)
-                })?;
+                .map_err(|commodity| no_route(self.extended, &instance, commodity))?;
             return Ok((fastest, vec![0.0; instance.rows()]));
         }
         // The bound of one placement is none on the plan.
@@ -263,7 +261,11 @@ fn extend(model: &Model, new_sites: &[usize]) -> Result<(Model, Vec<Vec<usize>>)
                 candidates[f].len()
             );
             return Err(Infeasible {
-                constraints: vec![format!("VNF {}", vnf.id)],
+                constraints: vec![Constraint {
+                    name: format!("VNF {}", vnf.id),
+                    pointer: format!("/vnfs/{f}/deployments"),
+                    scarce: format!("leaves {} sites free", candidates[f].len()),
+                }],
                 message,
             });
         }

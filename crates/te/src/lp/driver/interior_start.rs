@@ -13,11 +13,7 @@ impl Solver<'_> {
             .collect();
         let mut shares: Vec<f64> = Vec::new();
         if !needed.is_empty() {
-            let mut part = self.instance.clone();
-            part.commodities = needed
-                .iter()
-                .map(|&c| self.instance.commodities[c].clone())
-                .collect();
+            let part = fit::mandatory(self.instance);
             // What is known of the objective meanwhile; how full the search for room is means nothing to the user.
             let known = Progress {
                 elapsed: self.clock.elapsed(),
@@ -39,25 +35,10 @@ impl Solver<'_> {
                 report: Some(&report),
                 ..outer
             };
-            let mut scale =
-                Solver::new(&part, Objective::Scale, self.options, &monitor, self.clock);
-            scale.warm_start();
-            if let Some(commodity) = scale.stuck {
-                return Err(outcome::stuck(model, &part, commodity));
-            }
-            scale.rounds(|s| s.value < 0.999 || s.bound > 1.0 + 1e-9 || s.gap() < 1e-8);
-            let full = scale.value > 1.0 + ROUNDING;
-            if full && scale.bound <= 1.0 + 1e-9 && (self.should_stop() || self.value.is_finite()) {
+            let scale = fit::room(model, &part, self.options, &monitor, self.clock)?;
+            if scale.value > 1.0 + ROUNDING {
                 // Not known to be too much: SB-DP's answer is what there is.
                 return Ok(());
-            }
-            if full || scale.bound > 1.0 + 1e-9 {
-                return Err(outcome::overloaded(
-                    model,
-                    &part,
-                    &scale.proof,
-                    scale.bound.max(scale.value.min(scale.bound)),
-                ));
             }
             for flow in outcome::flows(&part, &scale.columns, &scale.best) {
                 let commodity = needed[flow.commodity];

@@ -10,6 +10,7 @@ impl Solver<'_> {
         if self.instance.max_routes.is_empty() || self.value.is_infinite() {
             return;
         }
+        self.share_routes();
         let allowed = self.most_used();
         let x = self.restrict(&self.best, &allowed);
         let interior = self
@@ -28,6 +29,33 @@ impl Solver<'_> {
             let target = self.options.gap;
             self.rounds(|s| s.gap() <= target);
         }
+    }
+
+    /// Gives the parts of a chain that is held to a number of routes each other's routes, where their ends are the same: a
+    /// part must not lose what carries it because only the other one used the route that stays.
+    fn share_routes(&mut self) {
+        let instance = self.instance;
+        let ends = |c: usize| {
+            let c = &instance.commodities[c];
+            (c.chain, instance.sources(c), instance.sinks(c))
+        };
+        for one in 1..instance.commodities.len() {
+            let limited = instance
+                .max_routes
+                .contains_key(&instance.commodities[one].chain);
+            if !limited || ends(one) != ends(one - 1) {
+                continue;
+            }
+            for (from, to) in [(one - 1, one), (one, one - 1)] {
+                let columns: Vec<usize> = self.columns.of(from).collect();
+                for column in columns {
+                    if let Some(route) = self.columns.route(column).cloned() {
+                        self.columns.add(instance, &self.costing, to, &route);
+                    }
+                }
+            }
+        }
+        self.best.resize(self.columns.len(), 0.0);
     }
 
     /// For chains with a limit, the routes that carry most, as many as they may have; for others, all columns.

@@ -1,0 +1,67 @@
+//! Whether everything that must be carried fits at all.
+
+use super::*;
+use crate::infeasible::{no_route, overloaded, too_few_routes};
+
+/// Sum of the parts above one that is more than rounding in a bound.
+const PROVED: f64 = 1.0 + 1e-9;
+
+/// What is known of whether everything that must be carried fits.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fit {
+    /// A routing carries it, `max_routes` left out of account.
+    Fits,
+    /// No routing does; the proof.
+    DoesNotFit(Infeasible),
+    /// Neither was shown: there was not the time.
+    NotKnown,
+}
+
+/// Finds out whether some routing carries all that must be carried, whatever the objective.
+pub fn fit(model: &Model, instance: &Instance, options: &Options, monitor: &Monitor<'_>) -> Fit {
+    let clock = Clock::new(options, monitor);
+    let part = mandatory(instance);
+    if part.commodities.is_empty() {
+        return Fit::Fits;
+    }
+    let room = match room(model, &part, options, monitor, &clock) {
+        Ok(solver) => solver.value,
+        Err(proof) => return Fit::DoesNotFit(proof),
+    };
+    match too_few_routes(model, instance) {
+        Some(proof) => Fit::DoesNotFit(proof),
+        None if room <= 1.0 + ROUNDING => Fit::Fits,
+        None => Fit::NotKnown,
+    }
+}
+
+/// The instance with only what must be carried.
+pub(super) fn mandatory(instance: &Instance) -> Instance {
+    let mut part = instance.clone();
+    part.commodities.retain(|c| c.mandatory);
+    part
+}
+
+/// Works on the routing with most room until it fits or provably does not; stopped, its value may be above one and its
+/// bound below.
+///
+/// # Errors
+/// A chain without a route, or demands that provably do not fit.
+pub(super) fn room<'a>(
+    model: &Model,
+    part: &'a Instance,
+    options: &'a Options,
+    monitor: &'a Monitor<'a>,
+    clock: &'a Clock<'a>,
+) -> Result<Solver<'a>, Infeasible> {
+    let mut scale = Solver::new(part, Objective::Scale, options, monitor, clock);
+    scale.warm_start();
+    if let Some(commodity) = scale.stuck {
+        return Err(no_route(model, part, commodity));
+    }
+    scale.rounds(|s| s.value < 0.999 || s.bound > PROVED || s.gap() < 1e-8);
+    if scale.bound > PROVED {
+        return Err(overloaded(model, part, &scale.proof, scale.bound));
+    }
+    Ok(scale)
+}
