@@ -416,7 +416,7 @@ impl Command {
         if !self.notes.is_empty() {
             write!(text, "\n{}", self.notes).expect("a string takes all");
         }
-        text.push_str("\nExit codes: 0 solved, 1 check failed, 2 bad input, 3 infeasible (proved), 4 no answer found, 130 interrupted before there was one.\n");
+        text.push_str("\nExit codes: 0 solved, 1 check failed, 2 bad input, 3 infeasible, 4 neither solved nor infeasible, 130 interrupted.\n");
         text
     }
 }
@@ -452,7 +452,7 @@ pub fn overview() -> String {
         "
 switchboard-te COMMAND --help says what each option means. -q silences progress; Ctrl-C ends a solve with its best
 certified answer. FILE may be - for standard input or output.
-Exit codes: 0 solved, 1 check failed, 2 bad input, 3 infeasible (proved), 4 no answer found, 130 interrupted before there was one.
+Exit codes: 0 solved, 1 check failed, 2 bad input, 3 infeasible, 4 neither solved nor infeasible, 130 interrupted.
 ",
     );
     text
