@@ -47,6 +47,7 @@ gen: tools ## generate code from proto/
 fmt: tools ## format everything
 	gofmt -w $$(git ls-files '*.go' | grep -v '^gen/')
 	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml
 	buf format -w
 
 .PHONY: lint

@@ -20,6 +20,8 @@ say "cargo fmt, clippy"
 cargo fmt --all --check >/dev/null || fail "cargo fmt --all (make fmt)"
 cargo clippy --quiet --locked --workspace --all-targets -- -D warnings || fail "clippy"
 # Benchmarks and fuzz targets have workspaces of their own, which no test builds. In release, as then HiGHS is there already.
+# libFuzzer is not linked for this: another one is named, so that its own is not compiled.
+export CUSTOM_LIBFUZZER_PATH=/dev/null
 for manifest in bench/*/Cargo.toml fuzz/Cargo.toml; do
   cargo fmt --manifest-path "$manifest" --check >/dev/null || fail "cargo fmt --manifest-path $manifest"
   cargo clippy --quiet --release --locked --manifest-path "$manifest" --all-targets -- -D warnings || fail "clippy of $manifest"

@@ -11,6 +11,7 @@
 //! ```
 
 use wire::checksum;
+use wire::ethernet::HEADER_LENGTH;
 use wire::segments::Segments;
 
 /// Bytes of the kernel's description.
@@ -93,6 +94,10 @@ impl Description {
             return Some(self.segment_size);
         }
         if self.flags & NEEDS_CHECKSUM != 0 {
+            // No checksum is over Ethernet addresses, or in them.
+            if usize::from(self.checksum_start) < HEADER_LENGTH {
+                return None;
+            }
             fill_checksum(frame, start, start + usize::from(self.checksum_offset))?;
         }
         Some(0)
