@@ -154,18 +154,19 @@ impl Forwarder {
 
     fn add(&mut self, number: u32, place: u16, hops: Hops) {
         let state = State::ALL[number as usize % 8];
+        let idle = idle(number);
         let entry = match number % 2 {
             0 => Entry::V4(FlowEntry {
                 key: Ipv4Key::new(place, 0x0a01_0000 + number, 0xc633_6401, 6, 1024, 443),
                 hops,
                 state,
-                idle: 0,
+                idle,
             }),
             _ => Entry::V6(FlowEntry {
                 key: Ipv6Key::new(place, u128::from(number) << 8, 7, 17, 1024, 53),
                 hops,
                 state,
-                idle: 0,
+                idle,
             }),
         };
         let import = Import {
@@ -209,7 +210,7 @@ impl Forwarder {
     fn entries(&mut self) -> BTreeMap<String, String> {
         let (v4, v6) = self.pipeline.flows(NOW);
         let (hops, places) = self.registry.names();
-        let one = |place: u16, hops_of: Hops, state: State| {
+        let one = |place: u16, hops_of: Hops, state: State, idle: u32| {
             let name = |number: u16| format!("{:?}", hops[usize::from(number)]);
             let said = match places[usize::from(place)] {
                 PlaceName::Edge(_) => format!(
@@ -223,15 +224,15 @@ impl Forwarder {
             };
             (
                 format!("{:?}", places[usize::from(place)]),
-                format!("{said} {state:?}"),
+                format!("{said} {state:?} {idle}"),
             )
         };
         let v4 = v4.iter().map(|entry| {
-            let (place, said) = one(entry.key.path(), entry.hops, entry.state);
+            let (place, said) = one(entry.key.path(), entry.hops, entry.state, entry.idle);
             (format!("{} {place}", entry.key.source()), said)
         });
         let v6 = v6.iter().map(|entry| {
-            let (place, said) = one(entry.key.path(), entry.hops, entry.state);
+            let (place, said) = one(entry.key.path(), entry.hops, entry.state, entry.idle);
             (format!("{} {place}", entry.key.source()), said)
         });
         v4.chain(v6).collect()
@@ -256,6 +257,11 @@ impl Forwarder {
     fn drops(&self) -> u64 {
         self.pipeline.counters.drops().map(|(_, count)| count).sum()
     }
+}
+
+/// For how many seconds a connection has been silent: whole units of the time of established ones.
+fn idle(number: u32) -> u32 {
+    number % 3 * 640
 }
 
 fn stage_place(stage: u32) -> PlaceName {
@@ -352,7 +358,7 @@ fn what_stays_is_behind_the_old_home_and_what_meets_becomes_one() {
             refused: 0
         }
     );
-    let state = format!("{:?}", State::ALL[2]);
+    let state = format!("{:?} {}", State::ALL[2], idle(2));
     let key = |stage| format!("10.1.0.2 {:?}", stage_place(stage));
     let said = |up: HopName, down: HopName| format!("{up:?} {down:?} {state}");
     let want = BTreeMap::from([

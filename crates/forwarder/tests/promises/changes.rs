@@ -7,7 +7,8 @@ use contracts::forwarder::AttachmentState;
 use std::collections::HashMap;
 use wire::{FiveTuple, tcp};
 
-fn connection(number: u32) -> FiveTuple {
+/// A connection of a host behind the first edge.
+pub fn connection(number: u32) -> FiveTuple {
     let host = format!("10.1.0.{}", 2 + number % 200);
     tuple(
         &host,
@@ -19,7 +20,7 @@ fn connection(number: u32) -> FiveTuple {
 }
 
 /// Sends a packet of each direction and returns the instances, which must be the same both ways.
-fn exchange(network: &mut Network, chain: &Chain, tuple: &FiveTuple, flags: u8) -> Vec<String> {
+pub fn exchange(network: &mut Network, chain: &Chain, tuple: &FiveTuple, flags: u8) -> Vec<String> {
     let there = network.send(&chain.ingress, &packet(tuple, flags, 10));
     assert_eq!(there.len(), 1, "{tuple}: {:?}", network.drops());
     let back = network.send(&chain.egress, &packet(&tuple.reversed(), tcp::ACK, 10));
@@ -34,7 +35,8 @@ fn exchange(network: &mut Network, chain: &Chain, tuple: &FiveTuple, flags: u8) 
     forward
 }
 
-fn open(network: &mut Network, numbers: std::ops::Range<u32>) -> HashMap<u32, Vec<String>> {
+/// Opens connections; the instances that each passes.
+pub fn open(network: &mut Network, numbers: std::ops::Range<u32>) -> HashMap<u32, Vec<String>> {
     let chain = network.plan.chains[0].clone();
     numbers
         .map(|number| {
@@ -46,7 +48,8 @@ fn open(network: &mut Network, numbers: std::ops::Range<u32>) -> HashMap<u32, Ve
         .collect()
 }
 
-fn share(opened: &HashMap<u32, Vec<String>>, name: &str) -> f64 {
+/// Which part of them passes an instance.
+pub fn share(opened: &HashMap<u32, Vec<String>>, name: &str) -> f64 {
     let using = opened
         .values()
         .filter(|visited| visited.iter().any(|visited| visited == name))

@@ -3,6 +3,7 @@
 use crate::frames::{packet, tuple};
 use crate::network::Network;
 use crate::plan::{Plan, chain, instance};
+use contracts::forwarder::Encapsulation;
 use std::collections::BTreeMap;
 
 /// Offsets in a frame over an IPv4 underlay: Ethernet, IPv4, UDP, VXLAN, Ethernet, two labels.
@@ -11,10 +12,18 @@ const VNI_AT: usize = 14 + 20 + 8 + 4;
 const LABELS_AT: usize = 14 + 20 + 8 + 8 + 14;
 const LOOP_GUARD_AT: usize = LABELS_AT + 3;
 const SERVICE_INDEX_AT: usize = LABELS_AT + 7;
+/// Where the network service header begins in VXLAN-GPE.
+const NSH_AT: usize = 14 + 20 + 8 + 8;
 
 fn network() -> Network {
+    network_of(Encapsulation::VxlanMpls)
+}
+
+fn network_of(encapsulation: Encapsulation) -> Network {
     let vnfs = vec![vec![instance(1, "a", 100)], vec![instance(0, "b", 100)]];
-    Network::new(Plan::new(2, chain(0, vnfs, 1)))
+    let mut plan = Plan::new(2, chain(0, vnfs, 1));
+    plan.encapsulations = vec![encapsulation];
+    Network::new(plan)
 }
 
 /// The frames that a connection's first packet sends over the underlay, in order.
@@ -37,24 +46,41 @@ fn tunnelled(network: &mut Network) -> Vec<Vec<u8>> {
 
 #[test]
 fn the_service_index_falls_by_one_for_each_vnf_and_by_none_for_a_forwarder() {
-    let mut network = network();
-    let indices: Vec<u8> = tunnelled(&mut network)
-        .iter()
-        .map(|frame| frame[SERVICE_INDEX_AT])
-        .collect();
-    assert_eq!(indices, [255, 254, 253]);
-    let chain = network.plan.chains[0].clone();
-    let answer = tuple("10.2.0.9", 80, "10.1.0.5", 4000, 17);
-    assert_eq!(
-        network.send(&chain.egress, &packet(&answer, 0, 10)).len(),
-        1
-    );
-    let indices: Vec<u8> = network
-        .tunnelled
-        .iter()
-        .map(|frame| frame[SERVICE_INDEX_AT])
-        .collect();
-    assert_eq!(indices, [255, 254, 253]);
+    for (encapsulation, index_at) in [
+        (Encapsulation::VxlanMpls, SERVICE_INDEX_AT),
+        (Encapsulation::VxlanGpeNsh, NSH_AT + 7),
+    ] {
+        let mut network = network_of(encapsulation);
+        let indices = |frames: &[Vec<u8>]| -> Vec<u8> {
+            frames.iter().map(|frame| frame[index_at]).collect()
+        };
+        assert_eq!(indices(&tunnelled(&mut network)), [255, 254, 253]);
+        let chain = network.plan.chains[0].clone();
+        let answer = tuple("10.2.0.9", 80, "10.1.0.5", 4000, 17);
+        assert_eq!(
+            network.send(&chain.egress, &packet(&answer, 0, 10)).len(),
+            1
+        );
+        assert_eq!(indices(&network.tunnelled), [255, 254, 253]);
+    }
+}
+
+#[test]
+fn a_service_header_whose_ttl_ends_is_dropped_and_one_of_zero_counts_as_63() {
+    let mut network = network_of(Encapsulation::VxlanGpeNsh);
+    let frame = tunnelled(&mut network).remove(0);
+    let with = |ttl: u8| {
+        let mut frame = frame.clone();
+        frame[NSH_AT] = frame[NSH_AT] & 0xf0 | ttl >> 2;
+        frame[NSH_AT + 1] = frame[NSH_AT + 1] & 0x3f | ttl << 6;
+        frame
+    };
+    assert_eq!(with(63), frame, "what is sent begins with 63");
+    assert_eq!(network.inject(1, "wan", with(0)).len(), 1);
+    assert_eq!(network.inject(1, "wan", with(2)).len(), 1);
+    network.assert_no_drops();
+    assert!(network.inject(1, "wan", with(1)).is_empty());
+    assert_eq!(network.drops(), BTreeMap::from([("loop_guard", 1)]));
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod parts;
 mod plan;
 mod random;
 mod refusals;
+mod restarts;
 mod reuse;
 mod segments;
 mod silent;

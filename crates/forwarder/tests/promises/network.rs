@@ -21,7 +21,7 @@ pub struct Node {
     pub pipeline: Pipeline<HeapFrame>,
     /// Where it has several workers: these, and the pipeline gets nothing.
     pub team: Option<Team>,
-    registry: Registry,
+    pub registry: Registry,
     ports: Vec<String>,
 }
 
