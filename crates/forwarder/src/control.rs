@@ -18,9 +18,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use std::{fs, io};
+use std::{fs, io, thread};
 
 const STATE_FILE: &str = "rules.pb";
+/// How often a spare tries to open ports before it turns to the bus, and the time between.
+const TAKE_OVER_ATTEMPTS: u32 = 25;
+const TAKE_OVER_PAUSE: Duration = Duration::from_millis(20);
 
 /// Everything a forwarder is, but the bus.
 pub struct Control {
@@ -202,6 +205,17 @@ impl Control {
         }
         if let Err(problem) = self.put_in_force(set, change) {
             eprintln!("switchboard-forwarder: {problem}");
+        }
+    }
+
+    /// Opens the ports that the process before still had open a moment ago, of the kinds that only one can have open at a time.
+    pub fn take_over_ports(&mut self) {
+        for _ in 0..TAKE_OVER_ATTEMPTS {
+            if !self.ports.need_attention() {
+                return;
+            }
+            thread::sleep(TAKE_OVER_PAUSE);
+            self.mend_ports();
         }
     }
 
@@ -407,9 +421,13 @@ impl Control {
             .ok()
     }
 
-    /// Ends the workers.
+    /// Ends the workers, lets a spare take over, and closes the ports, which takes its time.
     pub fn stop(self) {
-        self.workers.stop(self.threads);
+        let ended = self.workers.stop(self.threads);
+        if let Some(files) = &self.files {
+            files.hand_over();
+        }
+        drop(ended);
     }
 }
 

@@ -15,12 +15,14 @@
 //! before stay until all entries are in the new ones and `workers.json` says so.
 
 mod deal;
+mod lock;
 
 use crate::registry::Registry;
 use flow::{Config, ConfigError, FlowKey, FlowTable, Insertion, Verdict};
+use lock::Lock;
 use nix::sys::statfs::{FsType, HUGETLBFS_MAGIC, TMPFS_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -37,8 +39,7 @@ const NAMES_LIMIT: usize = 1 << 15;
 pub struct FlowFiles {
     directory: PathBuf,
     crew: Crew,
-    /// Kept for its lock.
-    _lock: File,
+    lock: Lock,
 }
 
 /// Whose tables there are.
@@ -76,28 +77,23 @@ impl FlowFiles {
                 "the flow directory is not on a file system in memory; give one on tmpfs (/dev/shm, /run) or hugetlbfs",
             ));
         }
-        let lock = file(&directory.join("lock"), false)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) if waits => lock.lock()?,
-            Err(TryLockError::WouldBlock) => {
-                return Err(io::Error::other(
-                    "another forwarder uses the flow directory",
-                ));
-            }
-            Err(TryLockError::Error(error)) => return Err(error),
-        }
+        let lock = Lock::take(file(&directory.join("lock"), false)?, waits)?;
         let mut files = FlowFiles {
             directory: directory.to_path_buf(),
             crew: Crew {
                 workers,
                 key: tables.0.hash_key,
             },
-            _lock: lock,
+            lock,
         };
         let registry = files.names()?;
         files.settle(tables, now())?;
         Ok((files, registry))
+    }
+
+    /// Lets the next owner have the directory before this process has ended. No table may be in use any more.
+    pub fn hand_over(&self) {
+        self.lock.release();
     }
 
     /// Key of the homes that entries are dealt out by.

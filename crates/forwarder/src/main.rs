@@ -192,6 +192,9 @@ fn run(arguments: Arguments) -> io::Result<()> {
     };
     let mut control = Control::start(identity, buffers, &settings)?;
     control.resume()?;
+    if arguments.spare {
+        control.take_over_ports();
+    }
     let latest = serve_locally(&arguments, &control)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -112,8 +112,8 @@ impl Worker {
         Ok((worker, Commands { sender, bell }))
     }
 
-    /// Moves packets until told to stop.
-    pub fn run(mut self) {
+    /// Moves packets until told to stop. What it gives back moves none any more, and has its ports still open.
+    pub fn run(mut self) -> Worker {
         let _known = self.transfer.register_thread();
         let mut output = Output::default();
         let mut burst = Vec::with_capacity(64);
@@ -122,7 +122,7 @@ impl Worker {
             round = round.wrapping_add(1);
             let look = idle > SPIN_ROUNDS_WAKEABLE || round.is_multiple_of(COMMAND_ROUNDS);
             if look && !self.obey() {
-                return;
+                return self;
             }
             let now = clock::seconds();
             if !self.injected.is_empty() {

@@ -28,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Workers(Vec<Commands>, Homes);
 
 /// The workers' threads.
-pub struct Threads(Vec<thread::JoinHandle<()>>);
+pub struct Threads(Vec<thread::JoinHandle<Worker>>);
 
 /// A change of rules for all workers.
 pub struct Change {
@@ -238,14 +238,13 @@ impl Workers {
         (0..self.count()).map(answer).collect()
     }
 
-    /// Ends all workers.
-    pub fn stop(&self, threads: Threads) {
+    /// Ends all workers. What is given back moves no packets any more, and has ports still open.
+    pub fn stop(&self, threads: Threads) -> Vec<Worker> {
         for worker in &self.0 {
             let _ = worker.send(Command::Stop);
         }
-        for thread in threads.0 {
-            let _ = thread.join();
-        }
+        let ended = threads.0.into_iter().map(thread::JoinHandle::join);
+        ended.filter_map(Result::ok).collect()
     }
 }
 
@@ -254,13 +253,13 @@ fn ended(_: WorkerEnded) -> String {
 }
 
 /// Runs a worker. A forwarder that cannot forward ends, so that whoever watches it starts it again.
-fn work(worker: Worker, core: Option<usize>) {
+fn work(worker: Worker, core: Option<usize>) -> Worker {
     if let Some((core, error)) = core.and_then(|core| Some((core, cores::bind(core).err()?))) {
         eprintln!("switchboard-forwarder: processor {core}: {error}");
         process::abort();
     }
-    if panic::catch_unwind(AssertUnwindSafe(|| worker.run())).is_err() {
+    panic::catch_unwind(AssertUnwindSafe(|| worker.run())).unwrap_or_else(|_| {
         eprintln!("switchboard-forwarder: a worker has failed");
-        process::abort();
-    }
+        process::abort()
+    })
 }
