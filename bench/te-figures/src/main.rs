@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use te::import::{Defaults, graphml};
+use te::import::{Defaults, Notes, graphml};
 
 use chart::Figure;
 use workload::Setup;
@@ -82,7 +82,7 @@ fn run() -> Result<(), Box<dyn Error>> {
                 latency_ms: Some(1.0),
             };
             Ok(Setup {
-                backbone: graphml(&text, &defaults)?,
+                backbone: graphml(&text, &defaults, &mut Notes::default())?,
                 name,
                 title: file,
                 chains,

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use te::error::{Error, InputError, Reason};
 use te::generate::{Division, Options, generate};
-use te::import::{Defaults, add_demands, graphml, repetita, repetita_demands, sndlib};
+use te::import::{Defaults, Notes, add_demands, graphml, repetita, repetita_demands, sndlib};
 use te::model::Model;
 
 use crate::arguments::Arguments;
@@ -24,9 +24,24 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     };
     let defaults = defaults(arguments)?;
     let path = arguments.required(format)?;
-    let model = read(format, path, &defaults, arguments.given("--demands"))?;
+    let mut notes = Notes::default();
+    let model = read(
+        format,
+        path,
+        &defaults,
+        arguments.given("--demands"),
+        &mut notes,
+    )?;
+    tell(arguments, path, &notes);
     files::write(arguments.given("-o"), &model.to_json())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what was left out or changed, a line for each kind.
+fn tell(arguments: &Arguments, path: &str, notes: &Notes) {
+    if !arguments.is_quiet() {
+        notes.lines().for_each(|line| eprintln!("{path}: {line}"));
+    }
 }
 
 fn defaults(arguments: &Arguments) -> Result<Defaults, InputError> {
@@ -42,12 +57,13 @@ fn read(
     path: &str,
     defaults: &Defaults,
     demands: Option<&str>,
+    notes: &mut Notes,
 ) -> Result<Model, InputError> {
     let text = files::text(path)?;
     let (mut model, mut traffic) = match format {
-        "--graphml" => (graphml(&text, defaults), Vec::new()),
-        "--repetita" => (repetita(&text, defaults), Vec::new()),
-        _ => match sndlib(&text, defaults) {
+        "--graphml" => (graphml(&text, defaults, notes), Vec::new()),
+        "--repetita" => (repetita(&text, defaults, notes), Vec::new()),
+        _ => match sndlib(&text, defaults, notes) {
             Ok((model, traffic)) => (Ok(model), traffic),
             Err(e) => (Err(e), Vec::new()),
         },
@@ -57,7 +73,7 @@ fn read(
         traffic = repetita_demands(&text, model.nodes.len()).map_err(|e| e.in_source(file))?;
     }
     if let Ok(model) = &mut model {
-        add_demands(model, &traffic);
+        add_demands(model, &traffic, notes);
     }
     model.map_err(|e| e.in_source(path))
 }
@@ -85,16 +101,18 @@ pub fn run_generate(arguments: &Arguments) -> Result<ExitCode, Error> {
     defaults.latency_ms = defaults.latency_ms.or(Some(1.0));
     let text = files::text(path)?;
     let start = text.trim_start();
+    let mut notes = Notes::default();
     let backbone = if start.starts_with('{') {
         Model::read(text.as_bytes())
     } else if start.starts_with("NODES") {
-        repetita(&text, &defaults)
+        repetita(&text, &defaults, &mut notes)
     } else if start.starts_with('<') && text.contains("graphml") {
-        graphml(&text, &defaults)
+        graphml(&text, &defaults, &mut notes)
     } else {
-        sndlib(&text, &defaults).map(|(model, _)| model)
+        sndlib(&text, &defaults, &mut notes).map(|(model, _)| model)
     };
     let backbone = backbone.map_err(|e| e.in_source(path))?;
+    tell(arguments, path, &notes);
     let model = generate(&backbone, &options)?;
     files::write(arguments.given("-o"), &model.to_json())?;
     Ok(ExitCode::SUCCESS)

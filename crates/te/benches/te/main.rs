@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use te::generate::Division;
 use te::heuristic::{self, Costs, Heuristic, State};
-use te::import::{Defaults, graphml};
+use te::import::{Defaults, Notes, graphml};
 use te::instance::{Demand, Instance};
 use te::lp;
 use te::model::Model;
@@ -92,7 +92,8 @@ fn run() -> Result<(), String> {
                 path.display()
             )
         })?;
-        graphml(&text, &defaults).map_err(|e| format!("{}: {e}", path.display()))
+        graphml(&text, &defaults, &mut Notes::default())
+            .map_err(|e| format!("{}: {e}", path.display()))
     };
     let backbones = Backbones {
         att: load("AttMpls")?,

@@ -7,10 +7,13 @@
 
 use std::collections::HashMap;
 
-use super::{Defaults, backbone, latency, unique};
+use super::{Change, Defaults, Notes, backbone, latency, note_parallels, note_places, unique};
 use crate::error::{InputError, Reason};
 use crate::model::{Link, Model, Node};
-use roxmltree::{Document, Node as Element};
+use roxmltree::{Document, Node as Element, ParsingOptions};
+
+/// Elements and texts that a topology may have; one of ten thousand nodes and links has some hundred thousand.
+const MOST_ELEMENTS: u32 = 2_000_000;
 
 /// Place of an element, as line and column.
 pub(super) fn place(element: &Element<'_, '_>) -> String {
@@ -18,9 +21,18 @@ pub(super) fn place(element: &Element<'_, '_>) -> String {
     format!("line {} column {}", position.row, position.col)
 }
 
-/// Parses XML without entities, so that none can expand without end.
+/// Parses XML without entities, so that none can expand without end, and without nesting or lists beyond reason.
 pub(super) fn document(text: &str) -> Result<Document<'_>, InputError> {
-    Document::parse(text).map_err(|e| {
+    let options = ParsingOptions {
+        nodes_limit: MOST_ELEMENTS,
+        ..ParsingOptions::default()
+    };
+    Document::parse_with_options(text, options).map_err(|e| {
+        if let roxmltree::Error::NodesLimitReached = e {
+            let message =
+                format!("more than {MOST_ELEMENTS} elements and texts: this is no topology");
+            return InputError::new("(document)", Reason::TooDeep, message);
+        }
         let at = e.pos();
         InputError::new(
             format!("line {} column {}", at.row, at.col),
@@ -57,7 +69,7 @@ impl Local for Element<'_, '_> {
 ///
 /// # Errors
 /// The first mistake, with its line and column.
-pub fn graphml(text: &str, defaults: &Defaults) -> Result<Model, InputError> {
+pub fn graphml(text: &str, defaults: &Defaults, notes: &mut Notes) -> Result<Model, InputError> {
     let document = document(text)?;
     let root = document.root_element();
     let graph = root
@@ -76,7 +88,7 @@ pub fn graphml(text: &str, defaults: &Defaults) -> Result<Model, InputError> {
         mine.filter_map(|k| Some((k.attribute("id")?, k.attribute("attr.name")?)))
             .collect()
     };
-    let (nodes, index) = nodes(&graph, &keys("node"))?;
+    let (nodes, index) = nodes(&graph, &keys("node"), notes)?;
     if nodes.is_empty() {
         return Err(InputError::new(
             place(&graph),
@@ -85,13 +97,19 @@ pub fn graphml(text: &str, defaults: &Defaults) -> Result<Model, InputError> {
         ));
     }
     let directed = graph.attribute("edgedefault") == Some("directed");
-    let links = edges(&graph, &keys("edge"), &nodes, &index, directed, defaults)?;
+    let names = Names {
+        keys: keys("edge"),
+        nodes: &nodes,
+        index: &index,
+    };
+    let links = edges(&graph, &names, directed, defaults, notes)?;
     Ok(backbone(nodes, links))
 }
 
 fn nodes<'a>(
     graph: &Element<'a, 'a>,
     keys: &HashMap<&'a str, &'a str>,
+    notes: &mut Notes,
 ) -> Result<(Vec<Node>, HashMap<&'a str, usize>), InputError> {
     let mut index = HashMap::new();
     let mut nodes = Vec::new();
@@ -121,11 +139,11 @@ fn nodes<'a>(
             },
         };
         let coordinates = degrees("Latitude", 90.0)?.zip(degrees("Longitude", 180.0)?);
-        labels.push(
-            data.get("label")
-                .filter(|l| !l.is_empty())
-                .map_or_else(|| id.to_owned(), |l| (*l).to_owned()),
-        );
+        let label = data.get("label").filter(|l| !l.is_empty());
+        if label.is_none() {
+            notes.add(Change::MissingLabel, id);
+        }
+        labels.push((*label.unwrap_or(&id)).to_owned());
         ids.push(id);
         nodes.push(Node {
             id: String::new(),
@@ -137,27 +155,42 @@ fn nodes<'a>(
     labels
         .iter()
         .for_each(|l| *count.entry(l).or_default() += 1);
-    let names = labels.iter().zip(&ids).map(|(l, id)| {
-        if count[l.as_str()] > 1 {
-            format!("{l}-{id}")
+    let mut names = Vec::with_capacity(labels.len());
+    for (label, id) in labels.iter().zip(&ids) {
+        let repeated = count[label.as_str()] > 1;
+        let name = if repeated {
+            format!("{label}-{id}")
         } else {
-            l.clone()
+            label.clone()
+        };
+        if repeated {
+            notes.add(Change::RepeatedLabel, &name);
         }
-    });
-    for (node, name) in nodes.iter_mut().zip(unique(names.collect())) {
+        names.push(name);
+    }
+    let names = unique(names, Change::RepeatedLabel, notes);
+    for (node, name) in nodes.iter_mut().zip(names) {
         node.id = name;
     }
+    note_places(&nodes, notes);
     Ok((nodes, index))
+}
+
+/// What edges refer to.
+struct Names<'a, 'n> {
+    keys: HashMap<&'a str, &'a str>,
+    nodes: &'n [Node],
+    index: &'n HashMap<&'a str, usize>,
 }
 
 fn edges<'a>(
     graph: &Element<'a, 'a>,
-    keys: &HashMap<&'a str, &'a str>,
-    nodes: &[Node],
-    index: &HashMap<&str, usize>,
+    names: &Names<'a, '_>,
     directed: bool,
     defaults: &Defaults,
+    notes: &mut Notes,
 ) -> Result<Vec<Link>, InputError> {
+    let (nodes, index) = (names.nodes, names.index);
     let mut links = Vec::new();
     for element in graph.children().filter(|c| c.has_tag_name_local("edge")) {
         let at = place(&element);
@@ -175,16 +208,20 @@ fn edges<'a>(
         };
         let (from, to) = (end("source")?, end("target")?);
         if from == to {
+            notes.add(Change::SelfLoop, format!("{} ({at})", nodes[from].id));
             continue;
         }
-        let data = data(&element, keys);
-        let bandwidth_mbps = speed(&data, &at)?
-            .or(defaults.bandwidth_mbps)
-            .ok_or_else(|| {
-                let message = "the edge states no LinkSpeedRaw; give --default-bandwidth in Mbit/s";
-                InputError::new(&at, Reason::MissingField, message)
-            })?;
-        let latency_ms = latency(&nodes[from], &nodes[to], defaults, &at)?;
+        let data = data(&element, &names.keys);
+        let stated = speed(&data, &at)?;
+        let bandwidth_mbps = stated.or(defaults.bandwidth_mbps).ok_or_else(|| {
+            let message = "the edge states no LinkSpeedRaw; give --default-bandwidth in Mbit/s";
+            InputError::new(&at, Reason::MissingField, message)
+        })?;
+        if stated.is_none() {
+            let link = format!("{} - {}", nodes[from].id, nodes[to].id);
+            notes.add(Change::DefaultBandwidth, link);
+        }
+        let latency_ms = latency((&nodes[from], &nodes[to]), defaults, &at, notes)?;
         let mut push = |from: usize, to: usize| {
             let id = format!("{}>{}", nodes[from].id, nodes[to].id);
             links.push(Link {
@@ -201,11 +238,13 @@ fn edges<'a>(
             push(to, from);
         }
     }
-    let ids = unique(links.iter().map(|l| l.id.clone()).collect());
+    let ids = links.iter().map(|l: &Link| l.id.clone()).collect();
+    let ids = unique(ids, Change::RepeatedLink, notes);
     links
         .iter_mut()
         .zip(ids)
         .for_each(|(link, id)| link.id = id);
+    note_parallels(&links, notes);
     Ok(links)
 }
 

@@ -1,15 +1,17 @@
 //! Backbones from the formats in which the world's data comes: nodes, links and, where given, demands.
 //!
 //! What a file leaves out is not invented: a link without a stated capacity is an error unless the caller gives
-//! one, and a link without coordinates at its ends needs a stated latency.
+//! one, and a link without coordinates at its ends needs a stated latency. What is left out or changed is noted.
 
 mod graphml;
+mod notes;
 mod repetita;
 mod sndlib;
 
 use crate::error::InputError;
 use crate::model::{Chain, Ends, KM_PER_MS, Limits, Link, Model, Node, Routing, great_circle_km};
 pub use graphml::graphml;
+pub use notes::{Change, Notes};
 pub use repetita::{repetita, repetita_demands};
 pub use sndlib::sndlib;
 
@@ -48,8 +50,16 @@ fn backbone(nodes: Vec<Node>, links: Vec<Link>) -> Model {
 }
 
 /// Demands as chains without VNFs, so that an imported matrix can be solved and checked as it is.
-pub fn add_demands(model: &mut Model, demands: &[Traffic]) {
+pub fn add_demands(model: &mut Model, demands: &[Traffic], notes: &mut Notes) {
     let first = model.chains.len();
+    let name = |d: &Traffic| format!("{} > {}", model.nodes[d.from].id, model.nodes[d.to].id);
+    for demand in demands {
+        if demand.from == demand.to {
+            notes.add(Change::SelfDemand, name(demand));
+        } else if demand.mbps <= 0.0 {
+            notes.add(Change::NoDemand, name(demand));
+        }
+    }
     model.chains.extend(
         demands
             .iter()
@@ -71,12 +81,35 @@ pub fn add_demands(model: &mut Model, demands: &[Traffic]) {
     );
 }
 
+/// Notes nodes of which it is not known where they are.
+fn note_places(nodes: &[Node], notes: &mut Notes) {
+    for node in nodes.iter().filter(|n| n.coordinates.is_none()) {
+        notes.add(Change::NoCoordinates, &node.id);
+    }
+}
+
+/// Notes links beside the first one between the same nodes in the same direction.
+fn note_parallels(links: &[Link], notes: &mut Notes) {
+    let mut seen = std::collections::HashSet::new();
+    for link in links.iter().filter(|l| !seen.insert((l.from, l.to))) {
+        notes.add(Change::ParallelLink, &link.id);
+    }
+}
+
 /// Latency of a link by its ends' coordinates, else the default, else an error at `place`.
-fn latency(a: &Node, b: &Node, defaults: &Defaults, place: &str) -> Result<f64, InputError> {
+fn latency(
+    (a, b): (&Node, &Node),
+    defaults: &Defaults,
+    place: &str,
+    notes: &mut Notes,
+) -> Result<f64, InputError> {
     use crate::error::Reason;
     match (a.coordinates, b.coordinates, defaults.latency_ms) {
         (Some(a), Some(b), _) => Ok(great_circle_km(a, b) / KM_PER_MS),
-        (_, _, Some(latency)) => Ok(latency),
+        (_, _, Some(latency)) => {
+            notes.add(Change::DefaultLatency, format!("{} - {}", a.id, b.id));
+            Ok(latency)
+        }
         _ => {
             let bare = if a.coordinates.is_none() {
                 &a.id
@@ -91,8 +124,8 @@ fn latency(a: &Node, b: &Node, defaults: &Defaults, place: &str) -> Result<f64, 
     }
 }
 
-/// Makes identifiers unique: repeated ones get their position added.
-fn unique(ids: Vec<String>) -> Vec<String> {
+/// Makes identifiers unique: repeated ones get their position added, which is noted as `change`.
+fn unique(ids: Vec<String>, change: Change, notes: &mut Notes) -> Vec<String> {
     let mut seen: std::collections::HashMap<&str, usize> = std::collections::HashMap::new();
     for id in &ids {
         *seen.entry(id).or_default() += 1;
@@ -109,6 +142,9 @@ fn unique(ids: Vec<String>) -> Vec<String> {
             };
             while !taken.insert(name.clone()) {
                 name.push('#');
+            }
+            if name != *id {
+                notes.add(change, &name);
             }
             name
         })

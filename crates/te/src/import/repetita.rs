@@ -4,7 +4,9 @@
 //! to a third of real fibre delay, so latency is taken from the coordinates; where an end has none, the ratio does
 //! not help and the stated delay (µs) is used if it is above zero, else the default.
 
-use super::{Defaults, Traffic, backbone, latency, unique};
+use super::{
+    Change, Defaults, Notes, Traffic, backbone, latency, note_parallels, note_places, unique,
+};
 use crate::error::{InputError, Reason};
 use crate::model::{Link, Model, Node};
 
@@ -91,7 +93,7 @@ fn node(line: usize, words: &[&str], column: usize, nodes: usize) -> Result<usiz
 ///
 /// # Errors
 /// The first mistake, with its line.
-pub fn repetita(text: &str, defaults: &Defaults) -> Result<Model, InputError> {
+pub fn repetita(text: &str, defaults: &Defaults, notes: &mut Notes) -> Result<Model, InputError> {
     let lines = Lines::of(text);
     let mut labels = Vec::new();
     let mut coordinates = Vec::new();
@@ -111,11 +113,12 @@ pub fn repetita(text: &str, defaults: &Defaults) -> Result<Model, InputError> {
         }
         coordinates.push((x != 0.0 || y != 0.0).then_some((y, x)));
     }
-    let nodes: Vec<Node> = unique(labels)
+    let nodes: Vec<Node> = unique(labels, Change::RepeatedLabel, notes)
         .into_iter()
         .zip(coordinates)
         .map(|(id, coordinates)| Node { id, coordinates })
         .collect();
+    note_places(&nodes, notes);
     let mut links = Vec::new();
     let mut ids = Vec::new();
     for (line, words) in lines.section("EDGES")? {
@@ -125,6 +128,7 @@ pub fn repetita(text: &str, defaults: &Defaults) -> Result<Model, InputError> {
             node(*line, words, 2, nodes.len())?,
         );
         if from == to {
+            notes.add(Change::SelfLoop, format!("{} ({place})", words[0]));
             continue;
         }
         let kbps = number(*line, words, 4, "bandwidth")?;
@@ -136,27 +140,31 @@ pub fn repetita(text: &str, defaults: &Defaults) -> Result<Model, InputError> {
             ));
         }
         let stated = number(*line, words, 5, "delay")?;
-        let defaults = if stated > 0.0 {
-            Defaults {
-                latency_ms: Some(stated / 1000.0),
-                ..*defaults
-            }
+        let known = nodes[from].coordinates.is_some() && nodes[to].coordinates.is_some();
+        let latency_ms = if stated > 0.0 && !known {
+            notes.add(Change::StatedDelay, words[0]);
+            stated / 1000.0
         } else {
-            *defaults
+            if stated > 0.0 {
+                notes.add(Change::ReplacedDelay, words[0]);
+            }
+            latency((&nodes[from], &nodes[to]), defaults, &place, notes)?
         };
         ids.push(words[0].to_owned());
         links.push(Link {
             id: String::new(),
             from,
             to,
-            latency_ms: latency(&nodes[from], &nodes[to], &defaults, &place)?,
+            latency_ms,
             bandwidth_mbps: kbps / 1000.0,
             background_mbps: 0.0,
         });
     }
-    for (link, id) in links.iter_mut().zip(unique(ids)) {
+    let ids = unique(ids, Change::RepeatedLink, notes);
+    for (link, id) in links.iter_mut().zip(ids) {
         link.id = id;
     }
+    note_parallels(&links, notes);
     Ok(backbone(nodes, links))
 }
 

@@ -6,7 +6,9 @@
 use std::collections::{HashMap, HashSet};
 
 use super::graphml::{Local, document, place};
-use super::{Defaults, Traffic, backbone, latency};
+use super::{
+    Change, Defaults, Notes, Traffic, backbone, latency, note_parallels, note_places, unique,
+};
 use crate::error::{InputError, Reason};
 use crate::model::{Link, Model, Node};
 use roxmltree::Node as Element;
@@ -16,7 +18,10 @@ struct Stated {
     id: String,
     from: usize,
     to: usize,
-    mbps: f64,
+    /// Capacity that is there, Mbit/s; often zero.
+    installed: f64,
+    /// Capacity of the largest module, Mbit/s; zero without any.
+    largest: f64,
     place: String,
 }
 
@@ -24,11 +29,15 @@ struct Stated {
 ///
 /// # Errors
 /// The first mistake, with its line.
-pub fn sndlib(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), InputError> {
+pub fn sndlib(
+    text: &str,
+    defaults: &Defaults,
+    notes: &mut Notes,
+) -> Result<(Model, Vec<Traffic>), InputError> {
     if text.trim_start().starts_with('<') {
-        xml(text, defaults)
+        xml(text, defaults, notes)
     } else {
-        native(text, defaults)
+        native(text, defaults, notes)
     }
 }
 
@@ -67,8 +76,15 @@ impl Names {
     }
 }
 
-fn geographic(x: f64, y: f64) -> Option<(f64, f64)> {
-    (x.abs() <= 180.0 && y.abs() <= 90.0).then_some((y, x))
+fn node(id: String, x: f64, y: f64, notes: &mut Notes) -> Node {
+    let geographic = x.abs() <= 180.0 && y.abs() <= 90.0;
+    if !geographic {
+        notes.add(Change::PlaneCoordinates, &id);
+    }
+    Node {
+        id,
+        coordinates: geographic.then_some((y, x)),
+    }
 }
 
 fn number(text: &str, place: &str, name: &str) -> Result<f64, InputError> {
@@ -124,15 +140,16 @@ fn word<'a>(words: &[&'a str], at: usize, place: &str) -> Result<&'a str, InputE
     })
 }
 
-fn native(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), InputError> {
+fn native(
+    text: &str,
+    defaults: &Defaults,
+    notes: &mut Notes,
+) -> Result<(Model, Vec<Traffic>), InputError> {
     let mut nodes = Vec::new();
     for (place, words) in section(text, "NODES")? {
         let x = number(word(&words, 2, &place)?, &place, "coordinate")?;
         let y = number(word(&words, 3, &place)?, &place, "coordinate")?;
-        nodes.push(Node {
-            id: words[0].to_owned(),
-            coordinates: geographic(x, y),
-        });
+        nodes.push(node(words[0].to_owned(), x, y, notes));
     }
     let names = Names::of(&nodes, "section NODES")?;
     let mut stated = Vec::new();
@@ -153,7 +170,8 @@ fn native(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), Inpu
             id: words[0].to_owned(),
             from: names.find(word(&words, 2, &place)?, &place)?,
             to: names.find(word(&words, 3, &place)?, &place)?,
-            mbps: if installed > 0.0 { installed } else { largest },
+            installed,
+            largest,
             place,
         });
     }
@@ -167,7 +185,7 @@ fn native(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), Inpu
             mbps: unit * number(word(&words, 6, &place)?, &place, "demand")?,
         });
     }
-    Ok((assemble(nodes, stated, defaults)?, demands))
+    Ok((assemble(nodes, stated, defaults, notes)?, demands))
 }
 
 fn child<'a>(element: &Element<'a, 'a>, path: &[&str]) -> Option<Element<'a, 'a>> {
@@ -189,7 +207,11 @@ fn text_at<'a>(element: &Element<'a, 'a>, path: &[&str]) -> Result<&'a str, Inpu
         })
 }
 
-fn xml(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), InputError> {
+fn xml(
+    text: &str,
+    defaults: &Defaults,
+    notes: &mut Notes,
+) -> Result<(Model, Vec<Traffic>), InputError> {
     let document = document(text)?;
     let root = document.root_element();
     let list = |path: &[&str], name: &'static str| -> Result<Vec<Element<'_, '_>>, InputError> {
@@ -215,10 +237,7 @@ fn xml(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), InputEr
         let at = place(&element);
         let x = number(text_at(&element, &["coordinates", "x"])?, &at, "coordinate")?;
         let y = number(text_at(&element, &["coordinates", "y"])?, &at, "coordinate")?;
-        nodes.push(Node {
-            id: id(&element)?,
-            coordinates: geographic(x, y),
-        });
+        nodes.push(node(id(&element)?, x, y, notes));
     }
     let names = Names::of(&nodes, "<nodes>")?;
     let mut stated = Vec::new();
@@ -245,7 +264,8 @@ fn xml(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), InputEr
             id: id(&element)?,
             from: names.find(text_at(&element, &["source"])?, &at)?,
             to: names.find(text_at(&element, &["target"])?, &at)?,
-            mbps: if installed > 0.0 { installed } else { largest },
+            installed,
+            largest,
             place: at,
         });
     }
@@ -258,28 +278,24 @@ fn xml(text: &str, defaults: &Defaults) -> Result<(Model, Vec<Traffic>), InputEr
             mbps: number(text_at(&element, &["demandValue"])?, &at, "demand")?,
         });
     }
-    Ok((assemble(nodes, stated, defaults)?, demands))
+    Ok((assemble(nodes, stated, defaults, notes)?, demands))
 }
 
 fn assemble(
     nodes: Vec<Node>,
     stated: Vec<Stated>,
     defaults: &Defaults,
+    notes: &mut Notes,
 ) -> Result<Model, InputError> {
+    note_places(&nodes, notes);
+    let loops = stated.iter().filter(|l| l.from == l.to);
+    loops.for_each(|l| notes.add(Change::SelfLoop, &l.id));
     let listed: HashSet<(usize, usize)> = stated.iter().map(|s| (s.from, s.to)).collect();
     let mut links = Vec::new();
     for link in stated.iter().filter(|l| l.from != l.to) {
-        let mbps = if link.mbps > 0.0 {
-            Some(link.mbps)
-        } else {
-            defaults.bandwidth_mbps
-        };
-        let bandwidth_mbps = mbps.ok_or_else(|| {
-            let message =
-                "the link has no capacity and no module; give --default-bandwidth in Mbit/s";
-            InputError::new(&link.place, Reason::MissingField, message)
-        })?;
-        let latency_ms = latency(&nodes[link.from], &nodes[link.to], defaults, &link.place)?;
+        let bandwidth_mbps = bandwidth(link, defaults, notes)?;
+        let ends = (&nodes[link.from], &nodes[link.to]);
+        let latency_ms = latency(ends, defaults, &link.place, notes)?;
         let mut push = |id: String, from: usize, to: usize| {
             links.push(Link {
                 id,
@@ -295,10 +311,28 @@ fn assemble(
             push(format!("{}-reverse", link.id), link.to, link.from);
         }
     }
-    let ids = super::unique(links.iter().map(|l| l.id.clone()).collect());
+    let ids = links.iter().map(|l: &Link| l.id.clone()).collect();
+    let ids = unique(ids, Change::RepeatedLink, notes);
     links
         .iter_mut()
         .zip(ids)
         .for_each(|(link, id)| link.id = id);
+    note_parallels(&links, notes);
     Ok(backbone(nodes, links))
+}
+
+/// What is installed, else the largest module, else the default.
+fn bandwidth(link: &Stated, defaults: &Defaults, notes: &mut Notes) -> Result<f64, InputError> {
+    if link.installed > 0.0 {
+        return Ok(link.installed);
+    }
+    if link.largest > 0.0 {
+        notes.add(Change::LargestModule, &link.id);
+        return Ok(link.largest);
+    }
+    let message = "the link has no capacity and no module; give --default-bandwidth in Mbit/s";
+    let missing = || InputError::new(&link.place, Reason::MissingField, message);
+    let bandwidth = defaults.bandwidth_mbps.ok_or_else(missing)?;
+    notes.add(Change::DefaultBandwidth, &link.id);
+    Ok(bandwidth)
 }
