@@ -95,11 +95,11 @@ fn read_u128(bytes: &[u8], at: usize) -> u128 {
 #[inline(always)]
 fn read_hops(bytes: &[u8], at: usize) -> Hops {
     // One load for three numbers; the two bytes before them belong to the entry's head.
-    let word = read_u64(bytes, at - 2);
+    let word = read_u64(bytes, at - 2) >> 16;
     Hops {
-        upstream: (word >> 16) as u16,
-        downstream: (word >> 32) as u16,
-        tag: (word >> 48) as u16,
+        upstream: word as u16,
+        downstream: (word >> 16) as u16,
+        tag: (word >> 32) as u16,
     }
 }
 

@@ -69,7 +69,7 @@ pub use engine::{HashFunction, Processor, Work};
 pub use entry::{FlowEntry, Found, Hops, Position};
 pub use file::ReopenError;
 pub use key::{FlowKey, Ipv4Key, Ipv6Key};
-pub use lookup::{BURST, FETCH, Lookups};
+pub use lookup::{BURST, FETCH, Lookups, Missed};
 pub use memory::{Pages, ReserveError};
 pub use scan::{AgeStep, Scan, Verdict, Visited};
 pub use state::{Direction, State};

@@ -9,7 +9,7 @@ use crate::table::FlowTable;
 
 /// Keys that one burst may hold; longer slices are looked up in bursts of this size.
 pub const BURST: usize = 64;
-/// Keys between two rounds of fetching the second buckets of those that were not in their first.
+/// Keys whose hashes are computed together before their buckets are asked for.
 const CHUNK: usize = 16;
 
 /// Keys that may be fetched for before the next ones are known.
@@ -64,18 +64,51 @@ impl<K: FlowKey> Task for Fetch<'_, K> {
     }
 }
 
-struct Answer<'a, K: FlowKey> {
+/// Keys of a burst that were not in their first buckets.
+pub struct Missed {
+    keys: [u8; BURST],
+    count: usize,
+}
+
+impl Missed {
+    /// No keys.
+    pub const NONE: Missed = Missed {
+        keys: [0; BURST],
+        count: 0,
+    };
+}
+
+struct Look<'a, K: FlowKey> {
     table: &'a FlowTable<K>,
     lookups: &'a Lookups<K>,
     results: &'a mut [Option<Found>],
+    missed: &'a mut Missed,
 }
 
-impl<K: FlowKey> Task for Answer<'_, K> {
+impl<K: FlowKey> Task for Look<'_, K> {
     type Output = ();
 
     #[inline(always)]
     fn run<E: Engine>(self, engine: E) {
-        self.table.answer_with(engine, self.lookups, self.results);
+        self.table
+            .look_with(engine, self.lookups, self.results, self.missed);
+    }
+}
+
+struct LookAgain<'a, K: FlowKey> {
+    table: &'a FlowTable<K>,
+    lookups: &'a Lookups<K>,
+    results: &'a mut [Option<Found>],
+    missed: &'a Missed,
+}
+
+impl<K: FlowKey> Task for LookAgain<'_, K> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<E: Engine>(self, engine: E) {
+        self.table
+            .look_again_with(engine, self.lookups, self.results, self.missed);
     }
 }
 
@@ -89,11 +122,12 @@ impl<K: FlowKey> FlowTable<K> {
         let Some(first) = keys.first() else {
             return;
         };
-        let mut lookups = Lookups::new(first);
+        let (mut lookups, mut missed) = (Lookups::new(first), Missed::NONE);
         for (keys, results) in keys.chunks(BURST).zip(results.chunks_mut(BURST)) {
             lookups.clear();
             self.fetch(keys, &mut lookups);
-            self.answer(&lookups, results);
+            self.look(&lookups, results, &mut missed);
+            self.look_again(&lookups, results, &missed);
         }
     }
 
@@ -112,19 +146,35 @@ impl<K: FlowKey> FlowTable<K> {
         });
     }
 
-    /// Looks up what was asked for, all of it by this table and since it last changed. `results[i]` is the connection of
-    /// the `i`-th key, or nothing; those behind the last key are left alone.
+    /// Looks up what was asked for, all of it by this table and since it last changed: the first half, which looks into first
+    /// buckets, and asks the cache for the second ones of those in `missed` then. Whoever has other work does it before the
+    /// second half. `results[i]` is the connection of the `i`-th key, or nothing; those behind the last key are left alone.
     #[inline]
-    pub fn answer(&self, lookups: &Lookups<K>, results: &mut [Option<Found>]) {
+    pub fn look(&self, lookups: &Lookups<K>, results: &mut [Option<Found>], missed: &mut Missed) {
         #[cfg(feature = "substitute")]
         if let Some(other) = &self.substitute {
-            return self.answer_by(&**other, lookups, results);
+            missed.count = 0;
+            return self.look_by(&**other, lookups, results);
         }
-        self.engine.run(Answer {
+        self.engine.run(Look {
             table: self,
             lookups,
             results,
+            missed,
         });
+    }
+
+    /// The second half of a look-up, with what [`FlowTable::look`] left; the table has not changed since.
+    #[inline]
+    pub fn look_again(&self, lookups: &Lookups<K>, results: &mut [Option<Found>], missed: &Missed) {
+        if missed.count > 0 {
+            self.engine.run(LookAgain {
+                table: self,
+                lookups,
+                results,
+                missed,
+            });
+        }
     }
 
     #[inline(always)]
@@ -147,42 +197,47 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     #[inline(always)]
-    fn answer_with<E: Engine>(
+    fn look_with<E: Engine>(
         &self,
         engine: E,
         lookups: &Lookups<K>,
         results: &mut [Option<Found>],
+        missed: &mut Missed,
     ) {
-        let Lookups {
-            wanted,
-            buckets,
-            count,
-        } = lookups;
-        let count = (*count).min(BURST).min(results.len());
-        let results = &mut results[..count];
         let lines = self.memory.buckets();
-        // One in five is in its second bucket, unpredictably: the list grows without a branch, and is dealt with a
-        // few keys at a time.
-        let mut missed = [0u8; BURST];
-        let (mut misses, mut prefetched) = (0, 0);
-        for (chunk, results) in results.chunks_mut(CHUNK).enumerate() {
-            for (i, result) in results.iter_mut().enumerate() {
-                let i = (chunk * CHUNK + i) % BURST;
-                *result = look(engine, lines, &wanted[i], buckets[i][0], FIRST);
-                missed[misses % BURST] = i as u8;
-                misses += usize::from(result.is_none());
-            }
-            while prefetched < misses {
-                self.memory
-                    .prefetch(buckets[usize::from(missed[prefetched % BURST]) % BURST][1]);
-                prefetched += 1;
-            }
+        let count = lookups.count.min(BURST);
+        let keys = lookups.wanted[..count].iter().zip(&lookups.buckets);
+        // One in five is in its second bucket, unpredictably: the list grows without a branch, and the second bucket is
+        // asked for without one. Of a key that was found this asks for the first one again, which is there.
+        let mut misses = 0;
+        for (at, ((wanted, buckets), result)) in keys.zip(results).enumerate() {
+            *result = look(engine, lines, wanted, buckets[0], FIRST);
+            let is_missed = usize::from(result.is_none());
+            self.memory.prefetch(buckets[is_missed]);
+            missed.keys[misses % BURST] = at as u8;
+            misses += is_missed;
         }
-        for &i in &missed[..misses] {
-            let i = usize::from(i) % BURST;
-            results[i] = look(engine, lines, &wanted[i], buckets[i][1], SECOND);
-            if results[i].is_none() {
-                self.expect(engine, buckets[i]);
+        missed.count = misses;
+    }
+
+    #[inline(always)]
+    fn look_again_with<E: Engine>(
+        &self,
+        engine: E,
+        lookups: &Lookups<K>,
+        results: &mut [Option<Found>],
+        missed: &Missed,
+    ) {
+        let lines = self.memory.buckets();
+        for &at in &missed.keys[..missed.count.min(BURST)] {
+            let at = usize::from(at) % BURST;
+            let (wanted, buckets) = (&lookups.wanted[at], lookups.buckets[at]);
+            let found = look(engine, lines, wanted, buckets[1], SECOND);
+            if found.is_none() {
+                self.expect(engine, buckets);
+            }
+            if let Some(result) = results.get_mut(at) {
+                *result = found;
             }
         }
     }

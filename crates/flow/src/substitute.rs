@@ -26,7 +26,7 @@ impl<K: FlowKey> FlowTable<K> {
         self.substitute = other;
     }
 
-    /// Keeps keys for [`FlowTable::answer_by`]: as they are, where their mixed form lies otherwise.
+    /// Keeps keys for [`FlowTable::look_by`]: as they are, where their mixed form lies otherwise.
     #[inline]
     pub(crate) fn keep(&self, keys: &[K], lookups: &mut Lookups<K>) {
         let start = lookups.count.min(BURST);
@@ -41,7 +41,7 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     #[inline]
-    pub(crate) fn answer_by(
+    pub(crate) fn look_by(
         &self,
         other: &dyn Substitute<K>,
         lookups: &Lookups<K>,

@@ -11,10 +11,11 @@ use std::arch::x86_64::{
     __m128i, _mm_aesenc_si128, _mm_and_si128, _mm_cmpeq_epi32, _mm_cvtsi128_si64, _mm_loadu_si128,
     _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set_epi64x, _mm_setzero_si128,
     _mm_xor_si128, _mm256_storeu_si256, _mm512_aesenc_epi128, _mm512_and_si512,
-    _mm512_andnot_si512, _mm512_broadcast_i32x4, _mm512_castsi512_si256, _mm512_cmpge_epu32_mask,
-    _mm512_loadu_si512, _mm512_mask_and_epi32, _mm512_maskz_compress_epi64, _mm512_mullo_epi64,
-    _mm512_permutexvar_epi8, _mm512_set1_epi32, _mm512_set1_epi64, _mm512_shuffle_epi32,
-    _mm512_storeu_si512, _mm512_test_epi8_mask, _mm512_xor_si512,
+    _mm512_andnot_si512, _mm512_broadcast_i32x4, _mm512_castsi128_si512, _mm512_castsi512_si256,
+    _mm512_cmpge_epu32_mask, _mm512_loadu_si512, _mm512_mask_and_epi32,
+    _mm512_maskz_compress_epi64, _mm512_mullo_epi64, _mm512_permutexvar_epi8, _mm512_set1_epi32,
+    _mm512_set1_epi64, _mm512_shuffle_epi32, _mm512_storeu_si512, _mm512_test_epi8_mask,
+    _mm512_xor_si512,
 };
 
 use crate::bucket::{ENTRY4, HEAD4, Line, Match};
@@ -248,7 +249,8 @@ impl Engine for Avx512 {
     fn find4(&self, line: &Line, addresses: u64, head: u64) -> Match {
         // SAFETY: `self` exists; loads read whole arrays of 64 bytes.
         let differing = unsafe {
-            let key = _mm512_broadcast_i32x4(_mm_set_epi64x(head as i64, addresses as i64));
+            // The permutation reads the lowest sixteen bytes only.
+            let key = _mm512_castsi128_si512(_mm_set_epi64x(head as i64, addresses as i64));
             let wanted = _mm512_permutexvar_epi8(_mm512_loadu_si512(SPREAD.as_ptr().cast()), key);
             let stored = _mm512_loadu_si512(line.as_ptr().cast());
             let compared = _mm512_loadu_si512(COMPARED.as_ptr().cast());

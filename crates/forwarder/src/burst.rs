@@ -22,6 +22,7 @@ use crate::pipeline::{Errand, Output, Pipeline};
 use crate::plain::{Remembered, Way};
 use crate::registry::PlaceId;
 use crate::rules::{Hop, Rules};
+use crate::trace::Sieve;
 use at_home::AtHome;
 use flow::{BURST, Found, Ipv4Key, Ipv6Key, Work};
 use keys::Connections;
@@ -75,6 +76,8 @@ pub(crate) struct Burst {
     /// Nothing while packets are read.
     remembered: Option<Box<Remembered>>,
     homes: AtHome,
+    /// Whether a trace under way may want some of the packets.
+    is_watched: bool,
 }
 
 impl Default for Burst {
@@ -86,6 +89,7 @@ impl Default for Burst {
             v6: Connections::new(Ipv6Key::new(0, 0, 0, 0, 0, 0)),
             remembered: None,
             homes: AtHome::default(),
+            is_watched: false,
         }
     }
 }
@@ -132,10 +136,22 @@ impl Burst {
             let columns = (&mut self.packets, &mut self.edge_slots);
             enter(rules, &mut self.v6, columns, Lane::V6);
         }
-        self.v4.stages.look_up(&pipeline.v4);
-        self.v6.stages.look_up(&pipeline.v6);
+        self.v4.stages.look(&pipeline.v4);
+        self.v6.stages.look(&pipeline.v6);
+        // Meanwhile second buckets come from memory.
         self.v4.stages.work_out_ports();
         self.v6.stages.work_out_ports();
+        self.v4.stages.look_again(&pipeline.v4);
+        self.v6.stages.look_again(&pipeline.v6);
+        let trace = pipeline.trace.as_ref();
+        self.is_watched = trace.is_some_and(|trace| self.may_be_wanted(trace.sieve()));
+    }
+
+    /// Whether a trace with a sieve may want some of the packets: one look for all of them, as mostly it wants none.
+    #[inline(always)]
+    fn may_be_wanted(&self, sieve: Sieve) -> bool {
+        let stages = &self.v4.stages;
+        self.v6.stages.count > 0 || sieve.lets_some_through(&stages.keys[..stages.count.min(BURST)])
     }
 }
 

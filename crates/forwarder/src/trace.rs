@@ -2,6 +2,7 @@
 
 use crate::prefix::{Prefix, longest};
 use contracts::forwarder as contract;
+use flow::Ipv4Key;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::RangeInclusive;
 use wire::FiveTuple;
@@ -33,7 +34,14 @@ impl Sieve {
     #[inline(always)]
     pub(crate) fn lets_through(self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
         let word = u64::from(source.to_bits()) << 32 | u64::from(destination.to_bits());
-        word & self.mask == self.bits || word.rotate_left(32) & self.mask == self.bits
+        (word & self.mask == self.bits) | (word.rotate_left(32) & self.mask == self.bits)
+    }
+
+    /// Whether any of some connections may be wanted. A loop without branches, which is compiled to vectors.
+    #[inline(always)]
+    pub(crate) fn lets_some_through(self, keys: &[Ipv4Key]) -> bool {
+        let through = |key: &Ipv4Key| self.lets_through(key.source(), key.destination());
+        keys.iter().fold(false, |some, key| some | through(key))
     }
 }
 

@@ -91,7 +91,10 @@ impl<F: Frame> Pipeline<F> {
         }
         while range.start < range.end {
             let lane = burst.packets[range.start % BURST].lane;
-            let trace = sifted(&self.trace);
+            let trace = match burst.is_watched {
+                true => sifted(&self.trace),
+                false => None,
+            };
             let (exits, neighbours) = (&mut self.exits, &self.neighbours);
             let counters = &mut self.counters;
             let gone = match lane {
@@ -232,25 +235,25 @@ impl<K: Family> Run<'_, K> {
         let start = range.start;
         let packets = self.burst.packets.get(range).unwrap_or_default();
         let (count, bytes) = self.note::<SIMPLE>(start, packets);
-        let mut unsent = 0;
-        for packet in &packets[..count] {
-            let Some(frame) = frames.next() else {
-                break;
-            };
+        let first = list.len();
+        // All together: one by one each frame would cost a look at both lists' ends.
+        list.extend(frames.take(count));
+        let mut stuck = 0u64;
+        for (at, (packet, frame)) in packets.iter().zip(&mut list[first..]).enumerate() {
             let slot = usize::from(packet.slot) % BURST;
             let framed = match SIMPLE {
                 true => self.tunnelled(packet, slot, frame),
                 false => self.frame(packet, slot, frame),
             };
-            match framed {
-                Some(frame) => list.push(frame),
-                None => unsent += 1,
-            }
+            stuck |= u64::from(!framed) << at;
+        }
+        if stuck != 0 {
+            take_out(list, first, stuck);
         }
         Gone {
             packets: count,
             bytes,
-            unsent,
+            unsent: stuck.count_ones().into(),
         }
     }
 
@@ -258,39 +261,39 @@ impl<K: Family> Run<'_, K> {
     /// connections' entries. A loop of its own: what it waits for is not the frames.
     #[inline(always)]
     fn note<const SIMPLE: bool>(&mut self, start: usize, packets: &[Packet]) -> (usize, u64) {
-        let Some(Packet { lane, .. }) = packets.first().copied() else {
+        let Some(first) = packets.first() else {
             return (0, 0);
         };
-        let (way, limit) = (self.way, self.exit.mtu);
-        let direction = flow_direction(way.direction());
-        let both_ends = |hops: Hops| u32::from(hops.upstream) | u32::from(hops.downstream) << 16;
-        let (wanted, mut bytes) = (both_ends(self.hops), 0);
-        for (count, packet) in packets.iter().enumerate() {
-            if packet.way != way || packet.lane != lane || packet.length > limit {
-                return (count, bytes);
-            }
+        let (direction, mut bytes) = (flow_direction(self.way.direction()), 0);
+        let wanted = both_ends(self.hops);
+        let mut count = 0;
+        for packet in packets {
             let slot = usize::from(packet.slot) % BURST;
-            let found = match self.connections.stages.found[slot] {
-                Some(found) if both_ends(found.hops) == wanted => found,
-                _ => return (count, bytes),
+            let Some(found) = self.connections.stages.found[slot] else {
+                break;
             };
-            // A SYN that enters may have to offer less, and any may begin a connection anew.
-            if packet.tcp_flags & tcp::SYN != 0 {
-                return (count, bytes);
+            // A SYN that enters may have to offer less, and any may begin a connection anew. All in one word: few packets differ.
+            let differs = (packet.way.0 ^ self.way.0)
+                | u64::from(both_ends(found.hops) ^ wanted)
+                | u64::from(packet.lane as u8 ^ first.lane as u8)
+                | u64::from(packet.tcp_flags & tcp::SYN);
+            if differs != 0 || packet.length > self.exit.mtu {
+                break;
             }
             if !SIMPLE {
                 if self.is_traced(slot) {
-                    return (count, bytes);
+                    break;
                 }
-                if way.entered() {
+                if self.way.entered() {
                     self.note_at_edge(start + count, packet.tcp_flags);
                 }
             }
             self.table
                 .on_packet(found.position, packet.tcp_flags, direction);
             bytes += u64::from(packet.length);
+            count += 1;
         }
-        (packets.len(), bytes)
+        (count, bytes)
     }
 
     /// Whether a trace wants the packet whose key is at `slot`.
@@ -320,19 +323,21 @@ impl<K: Family> Run<'_, K> {
         }
     }
 
-    /// Puts a tunnel's header over IPv4 in front of a packet; nothing when its buffer has no room.
+    /// Puts a tunnel's header over IPv4 in front of a packet; false when its buffer has no room.
     #[inline(always)]
-    fn tunnelled<F: Frame>(&self, packet: &Packet, slot: usize, mut frame: F) -> Option<F> {
+    fn tunnelled<F: Frame>(&self, packet: &Packet, slot: usize, frame: &mut F) -> bool {
         let (offset, length) = (usize::from(packet.offset), packet.length);
-        let header = frame.reframe_with::<TUNNEL_V4>(offset, length as usize)?;
+        let Some(header) = frame.reframe_with::<TUNNEL_V4>(offset, length as usize) else {
+            return false;
+        };
         let port = self.connections.stages.ports[slot];
         self.exit.fill_tunnel_v4(header, length, port, self.labels);
-        Some(frame)
+        true
     }
 
-    /// Puts the header of a way out in front of a packet; nothing when its buffer has no room.
+    /// Puts the header of a way out in front of a packet; false when its buffer has no room.
     #[inline(always)]
-    fn frame<F: Frame>(&self, packet: &Packet, slot: usize, mut frame: F) -> Option<F> {
+    fn frame<F: Frame>(&self, packet: &Packet, slot: usize, frame: &mut F) -> bool {
         let (offset, length) = (usize::from(packet.offset), packet.length);
         if self.way.entered()
             && let Some(packet) = frame.data_mut().get_mut(offset..)
@@ -340,7 +345,7 @@ impl<K: Family> Run<'_, K> {
             spend_time_to_live(packet, K::V6);
         }
         if !frame.reframe(offset, length as usize, self.exit.length()) {
-            return None;
+            return false;
         }
         if self.exit.kind == ExitKind::Attachment {
             let ether_type = if K::V6 {
@@ -354,6 +359,19 @@ impl<K: Family> Run<'_, K> {
             let (bytes, labels) = (frame.data_mut(), self.labels);
             self.exit.write_tunnel(bytes, length, port, labels);
         }
-        Some(frame)
+        true
     }
+}
+
+/// Both hops of an entry in one number.
+#[inline(always)]
+fn both_ends(hops: Hops) -> u32 {
+    u32::from(hops.upstream) | u32::from(hops.downstream) << 16
+}
+
+/// Takes frames out of the end of a list, which begins at `first`: those whose bits are set.
+#[cold]
+fn take_out<F>(list: &mut Vec<F>, first: usize, stuck: u64) {
+    let frames = list.split_off(first).into_iter().enumerate();
+    list.extend(frames.filter_map(|(at, frame)| (stuck >> at & 1 == 0).then_some(frame)));
 }

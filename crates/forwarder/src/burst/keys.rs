@@ -1,9 +1,9 @@
 //! The keys of a burst's packets, looked up together. A key's position is that of what was found of it.
 
 use crate::family::Family;
-use flow::{BURST, FlowTable, Found, Hops, Lookups};
+use flow::{BURST, FlowTable, Found, Hops, Lookups, Missed};
 
-/// Ports worked out together.
+/// Ports worked out together, by the processors that work out most.
 const AT_ONCE: usize = 8;
 
 /// Connections to look up, of one family.
@@ -16,6 +16,7 @@ pub(super) struct Connections<K: Family> {
 pub(super) struct Keys<K: Family> {
     pub(super) keys: [K; BURST],
     lookups: Lookups<K>,
+    missed: Missed,
     pub(super) found: [Option<Found>; BURST],
     /// Outer UDP source ports of what is looked up at stages.
     pub(super) ports: [u16; BURST],
@@ -28,6 +29,7 @@ impl<K: Family> Keys<K> {
     pub(super) fn new(none: K) -> Keys<K> {
         Keys {
             lookups: Lookups::new(&none),
+            missed: Missed::NONE,
             keys: [none; BURST],
             found: [None; BURST],
             ports: [0; BURST],
@@ -74,24 +76,38 @@ impl<K: Family> Keys<K> {
     }
 
     pub(super) fn look_up(&mut self, table: &FlowTable<K>) {
+        self.look(table);
+        self.look_again(table);
+    }
+
+    /// The first half of a look-up. What it did not find comes from memory until the second half.
+    pub(super) fn look(&mut self, table: &FlowTable<K>) {
         if self.count > 0 {
             self.fetch(table);
-            table.answer(&self.lookups, &mut self.found);
+            table.look(&self.lookups, &mut self.found, &mut self.missed);
         }
     }
 
-    /// Works out the outer source ports, several at a time.
+    /// The second half.
+    pub(super) fn look_again(&mut self, table: &FlowTable<K>) {
+        if self.count > 0 {
+            table.look_again(&self.lookups, &mut self.found, &self.missed);
+        }
+    }
+
+    /// Works out the outer source ports. A loop without anything else in it, which writes to memory that is nobody else's: only
+    /// then is it compiled to vectors.
     #[inline(always)]
     pub(super) fn work_out_ports(&mut self) {
-        let count = self.count.next_multiple_of(AT_ONCE).min(BURST);
-        let (keys, ports) = (&self.keys[..count], &mut self.ports[..count]);
-        let (keys, ports) = (keys.as_chunks::<AT_ONCE>().0, ports.as_chunks_mut().0);
-        for (keys, ports) in keys.iter().zip(ports) {
-            let ports: &mut [u16; AT_ONCE] = ports;
-            for (key, port) in keys.iter().zip(ports) {
-                *port = key.entropy_port();
-            }
+        if self.count == 0 {
+            return;
         }
+        let count = self.count.next_multiple_of(AT_ONCE).min(BURST);
+        let mut ports = [0; BURST];
+        for (key, port) in self.keys[..count].iter().zip(&mut ports) {
+            *port = key.entropy_port();
+        }
+        self.ports = ports;
     }
 
     /// The hops of the connection found of a key.
