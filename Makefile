@@ -58,6 +58,11 @@ lint: dependencies tools ## formatters, linters, import directions, generated co
 test: build lint ## everything that must pass; CI runs this
 	scripts/test.sh
 
+.PHONY: test-cards
+test-cards: build tools ## the forwarder at emulated network cards, in a virtual machine (QEMU; needs root)
+	@scripts/install-dependencies.sh cards
+	@test/cards/run.sh $(BIN)/switchboard-forwarder
+
 .PHONY: demo
 demo: build ## bring up a laboratory, activate a chain, send traffic, report; leaves it running
 	@scripts/demo.sh

@@ -9,10 +9,12 @@ packages=(
   iproute2 nftables ethtool conntrack procps
   iperf3 curl iputils-ping tcpdump tshark jq
 )
+case "${1:-}" in
 # What only benchmarks need: peers to measure against.
-if [ "${1:-}" = bench ]; then
-  packages+=(openvswitch-switch-dpdk)
-fi
+bench) packages+=(openvswitch-switch-dpdk) ;;
+# What only the test of network cards needs: a virtual machine to put them into.
+cards) packages+=(qemu-system-x86 busybox-static cpio) ;;
+esac
 
 missing=()
 for package in "${packages[@]}"; do

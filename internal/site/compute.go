@@ -372,10 +372,13 @@ func ports(f Forwarder, set *rules.RuleSet, instances []string) []*rules.Port {
 	var all []*rules.Port
 	for _, name := range append([]string{f.Interface}, sortedKeys(names)...) {
 		port := &rules.Port{Name: name, Device: &rules.Port_AfPacket{AfPacket: name}}
+		devargs := f.Devices[name]
 		switch {
+		case devargs != "":
+			port.Device = &rules.Port_Devargs{Devargs: devargs}
 		case vnf.IsNativePort(name):
 			port.Device = &rules.Port_Native{Native: &rules.NativePort{}}
-		case f.Driver == "af_xdp":
+		case f.Driver == DriverAFXDP:
 			port.Device = &rules.Port_AfXdp{AfXdp: name}
 		}
 		all = append(all, port)

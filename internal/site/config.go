@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -272,6 +273,13 @@ func (f *Forwarder) check(k *check, field string) {
 	f.Driver = cmp.Or(f.Driver, DriverAFPacket)
 	if f.Driver != DriverAFPacket && f.Driver != DriverAFXDP {
 		k.add(field+".driver", "%q; use %s or %s", f.Driver, DriverAFPacket, DriverAFXDP)
+	}
+	for _, name := range sortedKeys(f.Devices) {
+		at := field + ".devices." + name
+		checkInterface(k, at, name)
+		if devargs := f.Devices[name]; devargs == "" || strings.ContainsFunc(devargs, unicode.IsSpace) {
+			k.add(at, "%q are no arguments of a DPDK device; write for example 0000:03:00.0", devargs)
+		}
 	}
 }
 

@@ -34,6 +34,11 @@ func (s *Switchboard) edgesNow() (usable map[EdgeKey]string, edges map[EdgeKey]e
 		s.log.Warn("edges cannot be looked at", "error", err)
 		return s.state.usableEdges, s.edges
 	}
+	for _, f := range s.config.Forwarders {
+		for name := range f.Devices {
+			links[name] = true // the kernel does not know it, and its forwarder says how it is
+		}
+	}
 	taken := map[string]EdgeKey{} // interface and VLAN
 	for _, name := range sortedKeys(s.state.directory.edges) {
 		record := s.state.directory.edges[name]

@@ -72,6 +72,8 @@ type Forwarder struct {
 	MTU uint32 `yaml:"mtu"`
 	// Driver is af_packet or af_xdp.
 	Driver string `yaml:"driver"`
+	// Devices are interfaces that DPDK drives, such as network cards: the devargs by the name that Interface and edges use.
+	Devices map[string]string `yaml:"devices"`
 }
 
 // Result is what follows from Inputs.

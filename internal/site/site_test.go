@@ -1,6 +1,7 @@
 package site
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -288,6 +289,31 @@ func TestTwoEdgesCannotShareAnInterface(t *testing.T) {
 	}
 	if n := len(w.sites["office"].forwarder.current().Edges); n != 1 {
 		t.Errorf("%d edges in the rules, want the sound one", n)
+	}
+}
+
+// An edge at a network card needs no interface of the kernel; its forwarder says whether the card has a link.
+func TestAnEdgeMayBeAtANetworkCard(t *testing.T) {
+	if !inOwnNetwork(t) {
+		return
+	}
+	w := activeWorld(t)
+	w.tell("directory.edge.acme.lan", &control.EdgeRecord{Edge: "lan", Customer: "acme", Spec: &api.EdgeSpec{Kind: api.EdgeKind_EDGE_KIND_LAN,
+		Site: "office", Interface: "card0"}})
+	office := w.sites["office"]
+	observed := &control.EdgeObserved{}
+	w.eventually("the edge is up", func() bool { return office.published("edge.acme.lan", observed) && observed.Up })
+	w.eventually("the card is in the rules", func() bool {
+		return slices.ContainsFunc(office.forwarder.current().Ports, func(p *rules.Port) bool {
+			return p.Name == "card0" && p.GetDevargs() == "0000:03:00.0"
+		})
+	})
+	office.forwarder.change(w.ctx, func() {
+		office.forwarder.status.Ports = []*rules.PortStatus{{Name: "card0", Error: "no carrier"}}
+	})
+	w.eventually("the edge is down", func() bool { return office.published("edge.acme.lan", observed) && !observed.Up })
+	if want := "forwarder f1 cannot use interface card0: no carrier"; observed.Reason != want {
+		t.Errorf("%q, want %q", observed.Reason, want)
 	}
 }
 

@@ -11,7 +11,6 @@ const BURST_LIMIT: usize = 64;
 unsafe extern "C" {
     fn sb_port_open(
         devargs: *const c_char,
-        name: *const c_char,
         pool: *mut c_void,
         spreading: c_int,
         queues: *mut u16,
@@ -20,6 +19,7 @@ unsafe extern "C" {
     ) -> c_int;
     fn sb_port_close(port: u16) -> c_int;
     fn sb_port_missed(port: u16) -> u64;
+    fn sb_port_carrier(port: u16) -> c_int;
     fn sb_port_mac(port: u16, mac: *mut u8) -> c_int;
     fn sb_receive(port: u16, queue: u16, mbufs: *mut *mut RawMbuf, count: u16) -> u16;
     fn sb_send(port: u16, queue: u16, mbufs: *mut *mut RawMbuf, count: u16) -> u16;
@@ -89,15 +89,12 @@ impl Port {
             devargs: devargs.to_string(),
             number,
         };
-        let name = devargs.split(',').next().unwrap_or_default();
         let arguments = CString::new(devargs).map_err(|_| failed(22))?;
-        let name = CString::new(name).map_err(|_| failed(22))?;
         let mut number = 0;
-        // SAFETY: the strings and numbers outlive the call; the pool is never freed.
+        // SAFETY: the string and the numbers outlive the call; the pool is never freed.
         let result = unsafe {
             sb_port_open(
                 arguments.as_ptr(),
-                name.as_ptr(),
                 pool.as_ptr(),
                 spreading.into(),
                 &raw mut queues,
@@ -124,6 +121,12 @@ impl Port {
     /// The device's Ethernet address.
     pub fn mac(&self) -> [u8; 6] {
         self.mac
+    }
+
+    /// Whether the device has a link, such as a cable with somebody at its other end; true where it cannot tell.
+    pub fn has_carrier(&self) -> bool {
+        // SAFETY: the port is open.
+        unsafe { sb_port_carrier(self.number) != 0 }
     }
 
     /// Closes the device. Its queues, which must all be given back, are of no use afterwards.

@@ -116,19 +116,43 @@ static int start(uint16_t port, struct rte_mempool *pool, uint16_t queues, uint1
 	return 0;
 }
 
+/* The first port of the device that devargs name, which may write its address in more than one way. */
+static int port_of(const char *devargs, uint16_t *port) {
+	struct rte_dev_iterator iterator;
+
+	RTE_ETH_FOREACH_MATCHING_DEV(*port, devargs, &iterator) {
+		rte_eth_iterator_cleanup(&iterator);
+		return 0;
+	}
+	return -ENODEV;
+}
+
+/* What devices count beside the packet: Ethernet's header and checksum, VLAN tags, virtio's header. */
+#define LINK_LAYER_ROOM 64
+
+/* The longest packet that fits one of the pool's buffers, if the device takes it. */
+static uint32_t longest(uint16_t port, struct rte_mempool *pool) {
+	struct rte_eth_dev_info info;
+
+	if (rte_eth_dev_info_get(port, &info) != 0)
+		return 0;
+	return RTE_MIN(rte_pktmbuf_data_room_size(pool) - RTE_PKTMBUF_HEADROOM - LINK_LAYER_ROOM, info.max_mtu);
+}
+
 /* Probes a device and starts it with `*queues` queues, or, if `spreading`, with as many of these as it spreads packets
- * over by itself, which it says there. `name` is the device's own, the part of devargs before the comma. */
-int sb_port_open(const char *devargs, const char *name, struct rte_mempool *pool, int spreading, uint16_t *queues,
-		 uint16_t descriptors, uint16_t *port) {
+ * over by itself, which it says there. */
+int sb_port_open(const char *devargs, struct rte_mempool *pool, int spreading, uint16_t *queues, uint16_t descriptors,
+		 uint16_t *port) {
 	struct rte_eth_conf configuration;
 	uint8_t key[KEY_LIMIT];
 	int error = rte_dev_probe(devargs);
 	if (error)
 		return error;
-	error = rte_eth_dev_get_port_by_name(name, port);
+	error = port_of(devargs, port);
 	if (error)
 		return error;
 	memset(&configuration, 0, sizeof(configuration));
+	configuration.rxmode.mtu = longest(*port, pool);
 	if (spreading)
 		*queues = spread(*port, *queues, &configuration, key);
 	error = start(*port, pool, *queues, descriptors, &configuration);
@@ -158,6 +182,12 @@ int sb_port_close(uint16_t port) {
 uint64_t sb_port_missed(uint16_t port) {
 	struct rte_eth_stats stats;
 	return rte_eth_stats_get(port, &stats) ? 0 : stats.imissed;
+}
+
+/* Whether the device has a link; also where it cannot tell. */
+int sb_port_carrier(uint16_t port) {
+	struct rte_eth_link link;
+	return rte_eth_link_get_nowait(port, &link) != 0 || link.link_status == RTE_ETH_LINK_UP;
 }
 
 int sb_port_mac(uint16_t port, uint8_t mac[6]) {

@@ -34,7 +34,7 @@ const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARDER
   --metrics ADDRESS        where metrics are served over HTTP (default 127.0.0.1:9470; off: nowhere)
   --capture-socket FILE    where captures are served (default: capture.sock in the state directory)
   --memory-mb N            DPDK's memory without huge pages (default 64)
-  --huge-pages             take DPDK's memory from huge pages
+  --huge-pages             take DPDK's memory from huge pages, which network cards need (ports by devargs such as 0000:03:00.0)
   --buffers N              packet buffers (default 8192)
   --flow-memory-mb N       limit of the flow tables (default 1024)";
 
@@ -212,22 +212,22 @@ fn environment_arguments(arguments: &Arguments) -> Vec<String> {
         arguments.name,
         std::process::id()
     );
+    // Threads are placed by the operating system: a forwarder that sleeps shares its core.
+    let core = first_core();
     let mut list = vec![
         format!("--file-prefix={prefix}"),
         "--no-telemetry".into(),
-        "--no-pci".into(),
         "--log-level=error".into(),
+        format!("--main-lcore={core}"),
         "-l".into(),
-        "0".into(),
-        "--main-lcore=0".into(),
+        core,
     ];
-    // Threads are placed by the operating system: a forwarder that sleeps shares its core.
-    list[5] = first_core();
-    list[6] = format!("--main-lcore={}", list[5]);
     if arguments.huge_pages {
-        list.push("--in-memory".into());
+        // Cards are known, and none is taken but those that rules name: the only one allowed from the start is a host bridge.
+        list.extend(["--in-memory", "-a", "0000:00:00.0"].map(String::from));
     } else {
         list.extend([
+            "--no-pci".into(),
             "--no-huge".into(),
             "--no-shconf".into(),
             "-m".into(),

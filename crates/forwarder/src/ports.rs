@@ -172,7 +172,7 @@ impl Ports {
         };
         let (port, queues) =
             Port::open_spread(&devargs, &self.pool, self.workers as u16, DESCRIPTORS)
-                .map_err(|error| error.to_string())?;
+                .map_err(|error| format!("{error}{}", hint(&devargs)))?;
         let kind = match device {
             Device::AfXdp(_) => Queue::AfXdp,
             _ => Queue::Device,
@@ -216,11 +216,16 @@ impl Ports {
             .collect()
     }
 
-    /// Whether a port is open, and why not.
+    /// Whether packets pass a port, and why not. Of interfaces that the kernel has, it tells the carrier itself.
     pub fn state(&self, name: &str) -> (bool, String) {
-        match self.open.get(name) {
-            Some(open) => (open.port.is_some(), open.error.clone()),
-            None => (false, "not in the rules".to_string()),
+        let Some(open) = self.open.get(name) else {
+            return (false, "not in the rules".to_string());
+        };
+        match (&open.device, &open.port) {
+            (Device::Devargs(_), Some(Opened::Device(port))) if !port.has_carrier() => {
+                (false, "no carrier".to_string())
+            }
+            (_, port) => (port.is_some(), open.error.clone()),
         }
     }
 
@@ -249,8 +254,34 @@ fn index(device: &Device) -> Option<u32> {
     interface_index(interface(device)?)
 }
 
+/// What a network card needs that other devices do not: to be said where one did not open.
+fn hint(devargs: &str) -> &'static str {
+    let name = devargs.split(',').next().unwrap_or_default();
+    let is_card = name.contains(':') && name.contains('.');
+    if is_card {
+        "; a network card is named in full, as 0000:03:00.0, and needs a forwarder with --huge-pages and a driver for user space (dpdk-devbind.py --bind=vfio-pci)"
+    } else {
+        ""
+    }
+}
+
 /// A locally administered Ethernet address, its own for each port.
 fn native_mac(number: u64) -> MacAddress {
     let [.., a, b, c, d] = number.to_be_bytes();
     MacAddress([2, 0, a, b, c, d])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_of_network_cards_is_said_what_they_need() {
+        for card in ["0000:03:00.0", "03:00.1,mode=fast", "pci:0000:03:00.0"] {
+            assert!(hint(card).contains("--huge-pages"), "{card}");
+        }
+        for other in ["net_tap0,iface=a:b.c", "net_memif0,socket=/run/a.sock"] {
+            assert_eq!(hint(other), "", "{other}");
+        }
+    }
 }
