@@ -165,9 +165,12 @@ fn forwarder(name: &str, workers: usize) -> Background {
     forwarder_with(name, workers, "")
 }
 
+/// Where each forwarder serves metrics, in its own namespace.
+const METRICS: &str = "127.0.0.1:9470";
+
 fn forwarder_with(name: &str, workers: usize, more: &str) -> Background {
     let line = format!(
-        "{PROGRAM} {more} --site {name} --name f1 --rules /run/{name}.pb --status /run/{name}.status.pb --metrics off \
+        "{PROGRAM} {more} --site {name} --name f1 --rules /run/{name}.pb --status /run/{name}.status.pb --metrics {METRICS} \
          --flow-directory /run/{name}.flows --workers {workers}"
     );
     Background::start(name, &line)
@@ -181,7 +184,7 @@ fn allowed_cores() -> Vec<String> {
     cores.map(|core| core.to_string()).collect()
 }
 
-/// Whether a process sleeps in flock(2).
+/// Whether a process waits for a lock.
 fn waits_for_lock(process: u32) -> bool {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
     let process = process.to_string();
@@ -298,6 +301,12 @@ fn connections_keep_their_instance_with_two_workers() {
     assert_eq!(ports(&client.ask("ask")), more, "the spare took over");
     assert_eq!(&seen_by("firewall"), first);
     assert_eq!(bound_to(west.id()), [cores[1].clone(), cores[0].clone()]);
+    // The address of the metrics is free only when the first has gone for good.
+    let ask =
+        format!("curl --silent --fail --max-time 5 --output /dev/null http://{METRICS}/metrics");
+    eventually("the spare serves metrics", || {
+        network::succeeds("west", &ask).0
+    });
     let statuses = ["east", "west"].map(status);
     let handed = statuses
         .iter()

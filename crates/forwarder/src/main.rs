@@ -43,6 +43,9 @@ const BEAT: Duration = Duration::from_millis(300);
 const REPORT: Duration = Duration::from_millis(1000);
 /// Where metrics are served unless told otherwise.
 const METRICS: &str = "127.0.0.1:9470";
+/// How often, and for how long, a spare tries to serve them where the process before still has the address.
+const METRICS_PAUSE: Duration = Duration::from_millis(50);
+const METRICS_PATIENCE: Duration = Duration::from_secs(10);
 
 struct Arguments {
     site: String,
@@ -263,6 +266,12 @@ fn serve_locally(arguments: &Arguments, control: &Control) -> io::Result<Arc<Lat
     if address != "off" {
         let served = local::serve_metrics(address, latest.clone())
             .map(drop)
+            .or_else(|error| match error.kind() {
+                io::ErrorKind::AddrInUse if arguments.spare => {
+                    serve_metrics_later(address.to_string(), latest.clone())
+                }
+                _ => Err(error),
+            })
             .map_err(|error| problem(format!("metrics at {address}"), error));
         forgive(served, arguments.metrics.is_some())?;
     }
@@ -273,6 +282,27 @@ fn serve_locally(arguments: &Arguments, control: &Control) -> io::Result<Arc<Lat
         forgive(served, arguments.capture_socket.is_some())?;
     }
     Ok(latest)
+}
+
+/// Serves metrics as soon as the process that a spare takes over from has left their address, which is a moment after its ports.
+fn serve_metrics_later(address: String, latest: Arc<Latest>) -> io::Result<()> {
+    let serve = move || {
+        let begun = std::time::Instant::now();
+        loop {
+            thread::sleep(METRICS_PAUSE);
+            match local::serve_metrics(&address, latest.clone()) {
+                Ok(_) => return,
+                Err(error) if begun.elapsed() > METRICS_PATIENCE => {
+                    return eprintln!("switchboard-forwarder: metrics at {address}: {error}");
+                }
+                Err(_) => {}
+            }
+        }
+    };
+    thread::Builder::new()
+        .name("metrics-later".to_string())
+        .spawn(serve)
+        .map(drop)
 }
 
 /// A forwarder forwards without what nobody asked for.
