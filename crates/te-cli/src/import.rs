@@ -101,10 +101,13 @@ pub fn run_generate(arguments: &Arguments) -> Result<ExitCode, Error> {
     defaults.latency_ms = defaults.latency_ms.or(Some(1.0));
     let text = files::text(path)?;
     let start = text.trim_start();
+    let mut words = start.split_whitespace();
+    // An SNDlib section begins with a bracket, a Repetita one with a count.
+    let is_repetita = words.next() == Some("NODES") && words.next() != Some("(");
     let mut notes = Notes::default();
     let backbone = if start.starts_with('{') {
         Model::read(text.as_bytes())
-    } else if start.starts_with("NODES") {
+    } else if is_repetita {
         repetita(&text, &defaults, &mut notes)
     } else if start.starts_with('<') && text.contains("graphml") {
         graphml(&text, &defaults, &mut notes)
