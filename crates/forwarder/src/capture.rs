@@ -12,7 +12,6 @@
 
 use crate::rules::{Hop, Rules, Stage};
 use crate::trace;
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -44,22 +43,9 @@ pub struct Filter {
 
 impl Filter {
     /// Whether a frame is wanted that a port, not excluded, sent or received.
-    fn wants(
-        &self,
-        sieve: trace::Sieve,
-        rules: &Rules,
-        port: usize,
-        sent: bool,
-        frame: &[u8],
-    ) -> bool {
+    fn wants(&self, rules: &Rules, port: usize, sent: bool, frame: &[u8]) -> bool {
         if self.connections.is_empty() && self.chain.is_none() {
             return true;
-        }
-        let tunnel = rules.underlay.as_ref().is_some_and(|one| one.port == port);
-        if let Some((source, destination)) = plain_addresses(frame, tunnel)
-            && !sieve.lets_through(source, destination)
-        {
-            return false;
         }
         let Some(held) = held(rules, port, sent, frame) else {
             return false;
@@ -138,7 +124,7 @@ impl Capture {
     }
 
     /// Takes what a port received or sent.
-    #[cold]
+    #[inline(never)]
     pub fn take<'a>(
         &mut self,
         rules: &Rules,
@@ -157,10 +143,15 @@ impl Capture {
         if other_port || filter.sent.is_some_and(|wanted| wanted != sent) {
             return;
         }
+        let tunnel = rules.underlay.as_ref().is_some_and(|one| one.port == port);
+        let sieve = self.sieve;
         // Those of one burst passed together.
         let mut time = None;
         for frame in frames {
-            if self.filter.wants(self.sieve, rules, port, sent, frame) {
+            if plain_addresses(frame, tunnel).is_some_and(|word| !sieve.lets_both_through(word)) {
+                continue;
+            }
+            if self.filter.wants(rules, port, sent, frame) {
                 let time = *time.get_or_insert_with(now);
                 self.hand_over(time, &role.name, sent, frame);
             }
@@ -249,20 +240,33 @@ fn held<'a>(rules: &'a Rules, port: usize, sent: bool, frame: &[u8]) -> Option<H
 }
 
 /// Source and destination of the packet that a frame holds, where it is TCP or UDP over IPv4 in the plainest of frames. With
-/// a tunnel it is that of VXLAN over IPv4, with labels.
-fn plain_addresses(frame: &[u8], tunnel: bool) -> Option<(Ipv4Addr, Ipv4Addr)> {
-    const TUNNEL: usize = 72;
-    let is_ipv4 = |at: usize| frame.get(at..at + 2) == Some(&ethernet::IPV4.to_be_bytes());
-    let at = match tunnel {
-        false if is_ipv4(12) => ethernet::HEADER_LENGTH,
-        false if is_ipv4(16) => 18,
-        true if is_ipv4(12) && frame.get(36..38)? == vxlan::PORT.to_be_bytes() => TUNNEL,
-        _ => return None,
-    };
+/// a tunnel it is that of VXLAN over IPv4, with labels. Any other frame needs a closer look.
+#[inline(always)]
+fn plain_addresses(frame: &[u8], tunnel: bool) -> Option<u64> {
+    const ETHERNET: usize = ethernet::HEADER_LENGTH;
+    const TAGGED: usize = ETHERNET + 4;
+    /// Ethernet, IPv4, UDP, VXLAN, Ethernet, two labels.
+    const TUNNEL: usize = 2 * ETHERNET + ipv4::HEADER_LENGTH + 8 + 8 + 8;
+    let is_ipv4 = |type_at: usize| frame.get(type_at..type_at + 2) == Some(&[8, 0][..]);
+    if tunnel {
+        let outer = frame.get(..ETHERNET + ipv4::HEADER_LENGTH + 4)?;
+        let port = [outer[36], outer[37]];
+        let plain = is_ipv4(12) && outer[ETHERNET] == 0x45 && port == vxlan::PORT.to_be_bytes();
+        return addresses_at(frame, TUNNEL).filter(|_| plain);
+    }
+    if is_ipv4(12) {
+        return addresses_at(frame, ETHERNET);
+    }
+    addresses_at(frame, TAGGED).filter(|_| is_ipv4(16))
+}
+
+/// Source and destination of an IPv4 packet without options that is TCP or UDP.
+#[inline(always)]
+fn addresses_at(frame: &[u8], at: usize) -> Option<u64> {
     let header: &[u8; ipv4::HEADER_LENGTH] = frame.get(at..)?.first_chunk()?;
     let plain = header[0] == 0x45 && matches!(header[9], tcp::PROTOCOL | udp::PROTOCOL);
     let [.., a, b, c, d, e, f, g, h] = *header;
-    plain.then(|| (Ipv4Addr::new(a, b, c, d), Ipv4Addr::new(e, f, g, h)))
+    plain.then(|| u64::from_be_bytes([a, b, c, d, e, f, g, h]))
 }
 
 fn now() -> u64 {
@@ -503,5 +507,53 @@ mod tests {
         capture.take(&rules, 1, true, frames.iter().copied());
         let kept: Vec<Vec<u8>> = captures.packets.try_iter().map(|one| one.bytes).collect();
         assert_eq!(kept, [wanted, answer]);
+    }
+
+    /// A packet with the labels of a service path, in VXLAN.
+    fn tunnelled(inner: &[u8]) -> Vec<u8> {
+        let mut frame = datagram([203, 0, 113, 1], [203, 0, 113, 2], vxlan::PORT);
+        frame.truncate(14 + 20 + 8);
+        frame.extend([8, 0, 0, 0, 0, 0, 7, 0]);
+        frame.extend([4; 12]);
+        frame.extend(ethernet::MPLS.to_be_bytes());
+        frame.extend([0, 6, 0x40, 64, 0, 3, 0x21, 255]);
+        frame.extend(inner);
+        let length = (frame.len() - 14) as u16;
+        frame[16..18].copy_from_slice(&length.to_be_bytes());
+        frame[38..40].copy_from_slice(&(length - 20).to_be_bytes());
+        ipv4::set_checksum(&mut frame[14..34]);
+        frame
+    }
+
+    #[test]
+    fn tags_and_tunnels_hide_no_packet_that_is_wanted() {
+        let mut rules = rules(["wan", "lan"]);
+        rules.underlay = Some(crate::rules::Underlay {
+            port: 0,
+            addresses: Vec::new(),
+            mtu: 1600,
+            network: wire::Vni::new(7).expect("a number"),
+        });
+        let matched = contracts::forwarder::Match {
+            destination_prefixes: vec!["192.0.2.1/32".into()],
+            ..Default::default()
+        };
+        let filter = Filter {
+            connections: trace::Filter::new(Some(&matched), true).unwrap(),
+            ..Filter::default()
+        };
+        let tagged = |frame: &[u8]| [&frame[..12], &[0x81, 0, 0, 5], &frame[12..]].concat();
+        let (host, server) = ([10, 1, 0, 7], [192, 0, 2, 1]);
+        let (wanted, other) = (datagram(host, server, 53), datagram(host, [9; 4], 53));
+        let (mut capture, captures) = Capture::new(filter, 200);
+        for (port, frames) in [
+            (0, [&wanted, &other].map(|frame| tunnelled(&frame[14..]))),
+            (1, [&wanted, &other].map(|frame| tagged(frame))),
+        ] {
+            let both = frames.iter().map(Vec::as_slice);
+            capture.take(&rules, port, false, both);
+            let kept: Vec<Vec<u8>> = captures.packets.try_iter().map(|one| one.bytes).collect();
+            assert_eq!(kept, frames[..1], "port {port}");
+        }
     }
 }

@@ -33,8 +33,13 @@ impl Sieve {
     /// Whether a packet between two addresses may be wanted. Always so if it is.
     #[inline(always)]
     pub(crate) fn lets_through(self, source: Ipv4Addr, destination: Ipv4Addr) -> bool {
-        let word = u64::from(source.to_bits()) << 32 | u64::from(destination.to_bits());
-        (word & self.mask == self.bits) | (word.rotate_left(32) & self.mask == self.bits)
+        self.lets_both_through(u64::from(source.to_bits()) << 32 | u64::from(destination.to_bits()))
+    }
+
+    /// The same of both addresses as they stand in a packet, one behind the other.
+    #[inline(always)]
+    pub(crate) fn lets_both_through(self, addresses: u64) -> bool {
+        (addresses & self.mask == self.bits) | (addresses.rotate_left(32) & self.mask == self.bits)
     }
 
     /// Whether any of some connections may be wanted. A loop without branches, which is compiled to vectors.
