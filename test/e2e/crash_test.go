@@ -16,8 +16,9 @@ import (
 
 // runRecord is what the supervisor notes of a process.
 type runRecord struct {
-	PID      int `json:"pid"`
-	Restarts int `json:"restarts"`
+	PID      int       `json:"pid"`
+	Since    time.Time `json:"since"`
+	Restarts int       `json:"restarts"`
 }
 
 func (l *laboratory) record(t testing.TB, process string) runRecord {

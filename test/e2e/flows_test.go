@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -188,6 +189,19 @@ func (f *flows) answers() int64 {
 		sum += one.answers.Load()
 	}
 	return sum
+}
+
+// silent are the connections that have not had three answers within some time from now. It waits no longer than it must.
+func (f *flows) silent(within time.Duration) []*flow {
+	before := map[*flow]int64{}
+	for _, one := range f.all {
+		before[one] = one.answers.Load()
+	}
+	waits := func(one *flow) bool { return one.answers.Load() < before[one]+3 }
+	for deadline := time.Now().Add(within); slices.ContainsFunc(f.all, waits) && time.Now().Before(deadline); {
+		time.Sleep(20 * time.Millisecond)
+	}
+	return slices.DeleteFunc(slices.Clone(f.all), func(one *flow) bool { return !waits(one) })
 }
 
 // goOn says whether the connections came to so many answers each, on average, since there were before.

@@ -108,30 +108,11 @@ func (l *laboratory) shares(t testing.TB, site string) error {
 	return nil
 }
 
-// talks waits until every connection has had answers since the call, or has failed.
+// talks waits until every connection has had answers since the call, and fails the test where one has none.
 func (l *laboratory) talks(t testing.TB, f *flows) {
 	t.Helper()
-	before := make([]int64, len(f.all))
-	for i, one := range f.all {
-		before[i] = one.answers.Load()
-	}
-	deadline := time.Now().Add(time.Minute)
-	for time.Now().Before(deadline) {
-		silent := 0
-		for i, one := range f.all {
-			if one.answers.Load() < before[i]+3 {
-				silent++
-			}
-		}
-		if silent == 0 {
-			return
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	for i, one := range f.all {
-		if one.answers.Load() < before[i]+3 {
-			t.Errorf("the connection from %s stands still", one.Local)
-		}
+	for _, one := range f.silent(time.Minute) {
+		t.Errorf("the connection from %s stands still", one.Local)
 	}
 }
 

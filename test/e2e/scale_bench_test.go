@@ -26,10 +26,11 @@ type scaleFigures struct {
 
 // scaleFigure is one kind of event. Packets are those of a probe, one every two milliseconds, both ways together.
 type scaleFigure struct {
-	Event       string  `json:"event"`
-	Repetitions int     `json:"repetitions"`
-	Connections int     `json:"connections"`
-	Broken      int     `json:"connections_broken"`
+	Event       string `json:"event"`
+	Repetitions int    `json:"repetitions"`
+	Connections int    `json:"connections"`
+	Broken      int    `json:"connections_broken"`
+	lastBroken  int
 	Share       float64 `json:"connections_broken_percent"`
 	// Lost and Twice are packets of the probe, per event.
 	Lost  []int `json:"packets_lost"`
@@ -44,9 +45,9 @@ type scaleFigure struct {
 // scaleEvent is something that happens to a forwarder while connections run.
 type scaleEvent struct {
 	name string
-	do   func()
-	// after brings back what was before, outside the measurement.
-	after func()
+	// before brings about what the event needs, outside the measurement; it may be nil.
+	before func()
+	do     func()
 }
 
 // BenchmarkScale measures, once, what connections and packets suffer when a forwarder comes, goes, is killed and is started again.
@@ -59,7 +60,7 @@ func BenchmarkScale(b *testing.B) {
 
 func measureScale(b *testing.B) {
 	const connections, port = 200, 5365
-	const repetitions = 3
+	const repetitions = 5
 	l := ownLaboratory(b, "scalefig", "1\n  spareForwarders: true")
 	echoServer(b, l, "www", port)
 	datagramEcho(b, l, "www", port)
@@ -68,70 +69,103 @@ func measureScale(b *testing.B) {
 	l.activate(b, c)
 	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
 	result := scaleFigures{Bench: "scale", Commit: commit(), Machine: machine()}
-	l.deploy(b, 2, "[900, 100]")
+	events := scaleEvents(b, l)
+	measured := make([]scaleFigure, len(events))
+	var f *flows
+	for repetition := range repetitions {
+		for i, e := range events {
+			// Weights change after connections began, so that nobody could make their choices again.
+			if i == 0 || measured[i-1].lastBroken > 0 {
+				f = l.reopen(b, f, server, connections, repetition)
+			}
+			measured[i].Event = e.name
+			l.measureEvent(b, e, &measured[i], f, server)
+			b.Logf("%d of %d, event %d of %d: %s", repetition+1, repetitions, i+1, len(events), &measured[i])
+		}
+	}
+	for _, one := range measured {
+		one.Share = rounded(100 * float64(one.Broken) / float64(one.Connections))
+		sorted := slices.Sorted(slices.Values(one.Gaps))
+		one.MedianGap = sorted[len(sorted)/2]
+		result.Events = append(result.Events, one)
+	}
+	publish(b, result)
+}
+
+// reopen ends connections, if there are any, and opens others; then weights change.
+func (l *laboratory) reopen(t testing.TB, before *flows, server netip.AddrPort, connections, turn int) *flows {
+	t.Helper()
+	if before != nil {
+		_ = before.end() // what broke has been counted
+	}
+	weights := []string{"[900, 100]", "[100, 900]"}
+	l.deploy(t, 2, weights[turn%2])
+	f := startFlows(t, l, "acme-host", server, connections)
+	l.deploy(t, 2, weights[(turn+1)%2])
+	time.Sleep(time.Second)
+	return f
+}
+
+// scaleEvents are those of one repetition, in their order: each finds what those before have left.
+func scaleEvents(t testing.TB, l *laboratory) []scaleEvent {
 	names := map[string]int{"edge-west": 1, "office": 1}
-	newest := func(site string) string { return fmt.Sprintf("f%d", names[site]) }
 	add := func(site string) func() {
-		return func() { names[site]++; l.scale(b, site, "2") }
+		return func() { names[site]++; l.scale(t, site, "2") }
 	}
 	removeOld := func(site string) func() {
-		return func() { l.scale(b, site, "1", "--remove", fmt.Sprintf("f%d", names[site]-1)) }
+		return func() { l.scale(t, site, "1", "--remove", fmt.Sprintf("f%d", names[site]-1)) }
 	}
 	forwarder := func(site string) string {
 		if names[site] == 1 {
 			return "forwarder-" + site
 		}
-		return "forwarder-" + site + "." + newest(site)
+		return fmt.Sprintf("forwarder-%s.f%d", site, names[site])
 	}
-	// end ends a forwarder's process that forwards, and its spare too where that is not to take over.
+	ready := func(site string) func() { return func() { l.processesOf(t, forwarder(site)) } }
+	steady := func(site string) func() { return func() { l.awaitSteady(t, forwarder(site)) } }
 	end := func(site string, s syscall.Signal, takesOver bool) func() {
-		return func() {
-			active, spare := l.processesOf(b, forwarder(site))
-			before := l.record(b, active)
-			if !takesOver {
-				_ = syscall.Kill(l.record(b, spare).PID, syscall.SIGKILL)
-			}
-			_ = syscall.Kill(before.PID, s)
-			eventually(b, time.Minute, func() error {
-				if l.record(b, active).PID == before.PID {
-					return fmt.Errorf("%s was not started again", active)
-				}
-				return nil
-			})
-			time.Sleep(2 * time.Second)
+		return func() { l.endForwarder(t, forwarder(site), s, takesOver) }
+	}
+	return []scaleEvent{
+		{"add a forwarder: instances move to it", nil, add("edge-west")},
+		{"remove a forwarder with instances", nil, removeOld("edge-west")},
+		{"add a forwarder where the edge is", nil, add("office")},
+		{"remove a forwarder with the edge", nil, removeOld("office")},
+		{"kill -9 a forwarder with the edge; its spare takes over", ready("office"), end("office", syscall.SIGKILL, true)},
+		{"kill -9 a forwarder with instances; its spare takes over", ready("edge-west"), end("edge-west", syscall.SIGKILL, true)},
+		{"stop a forwarder with instances; its spare takes over", ready("edge-west"), end("edge-west", syscall.SIGTERM, true)},
+		{"kill -9 a forwarder with the edge; it is started again", steady("office"), end("office", syscall.SIGKILL, false)},
+		{"kill -9 a forwarder with instances; it is started again", steady("edge-west"), end("edge-west", syscall.SIGKILL, false)},
+	}
+}
+
+// endForwarder ends a forwarder's process that forwards, and its spare too where that is not to take over, and waits until it has
+// been started again.
+func (l *laboratory) endForwarder(t testing.TB, forwarder string, s syscall.Signal, takesOver bool) {
+	t.Helper()
+	active, spare := l.processesOf(t, forwarder)
+	before := l.record(t, active)
+	if !takesOver {
+		_ = syscall.Kill(l.record(t, spare).PID, syscall.SIGKILL)
+	}
+	_ = syscall.Kill(before.PID, s)
+	eventually(t, time.Minute, func() error {
+		if l.record(t, active).PID == before.PID {
+			return fmt.Errorf("%s was not started again", active)
 		}
+		return nil
+	})
+	time.Sleep(2 * time.Second)
+}
+
+// awaitSteady waits until a forwarder's processes have run for so long that the supervisor starts them again at once.
+func (l *laboratory) awaitSteady(t testing.TB, forwarder string) {
+	t.Helper()
+	const steadyAfter = 10*time.Second + 200*time.Millisecond // internal/lab, and a little
+	active, spare := l.processesOf(t, forwarder)
+	for _, process := range []string{active, spare} {
+		time.Sleep(time.Until(l.record(t, process).Since.Add(steadyAfter)))
 	}
-	steady := func() { time.Sleep(11 * time.Second) } // so that the supervisor starts it at once, as one that worked
-	events := []scaleEvent{
-		{"add a forwarder: instances move to it", add("edge-west"), nil},
-		{"remove a forwarder with instances", removeOld("edge-west"), nil},
-		{"add a forwarder where the edge is", add("office"), nil},
-		{"remove a forwarder with the edge", removeOld("office"), steady},
-		{"kill -9 a forwarder with instances; its spare takes over", end("edge-west", syscall.SIGKILL, true), nil},
-		{"kill -9 a forwarder with the edge; its spare takes over", end("office", syscall.SIGKILL, true), steady},
-		{"stop a forwarder with instances; its spare takes over", end("edge-west", syscall.SIGTERM, true), steady},
-		{"kill -9 a forwarder with instances; it is started again", end("edge-west", syscall.SIGKILL, false), steady},
-		{"kill -9 a forwarder with the edge; it is started again", end("office", syscall.SIGKILL, false), steady},
-	}
-	measured := map[string]*scaleFigure{}
-	for range repetitions {
-		for _, e := range events {
-			one := measured[e.name]
-			if one == nil {
-				one = &scaleFigure{Event: e.name}
-				measured[e.name] = one
-			}
-			l.measureEvent(b, e, one, server, connections)
-		}
-	}
-	for _, e := range events {
-		one := measured[e.name]
-		one.Share = rounded(100 * float64(one.Broken) / float64(one.Connections))
-		sorted := slices.Sorted(slices.Values(one.Gaps))
-		one.MedianGap = sorted[len(sorted)/2]
-		result.Events = append(result.Events, *one)
-	}
-	publish(b, result)
 }
 
 // processesOf tells a forwarder's process that forwards from the one that waits for its end.
@@ -164,17 +198,12 @@ func forwards(process int) bool {
 	})
 }
 
-// measureEvent lets something happen while connections and a probe run. Weights change before it, so that nobody could make the
-// connections' choices again.
-func (l *laboratory) measureEvent(t testing.TB, e scaleEvent, into *scaleFigure, server netip.AddrPort, connections int) {
+// measureEvent lets something happen while connections and a probe run.
+func (l *laboratory) measureEvent(t testing.TB, e scaleEvent, into *scaleFigure, f *flows, server netip.AddrPort) {
 	t.Helper()
-	weights := "[900, 100]"
-	if into.Repetitions%2 == 0 {
-		weights = "[100, 900]"
+	if e.before != nil {
+		e.before()
 	}
-	f := startFlows(t, l, "acme-host", server, connections)
-	l.deploy(t, 2, weights)
-	time.Sleep(time.Second)
 	f.longest()
 	p := startProbe(t, l, "acme-host", server)
 	e.do()
@@ -182,20 +211,19 @@ func (l *laboratory) measureEvent(t testing.TB, e scaleEvent, into *scaleFigure,
 	lost, twice, gap := p.end()
 	wait := f.longest()
 	into.Repetitions++
-	into.Connections += connections
-	broken := 0
-	l.talks(t, f)
-	if err := f.end(); err != nil {
-		broken = strings.Count(err.Error(), "connection from ")
-		t.Logf("%s: %v", e.name, err)
-	}
-	into.Broken += broken
+	into.Connections += len(f.all)
+	into.lastBroken = len(f.silent(5 * time.Second))
+	into.Broken += into.lastBroken
 	into.Lost, into.Twice = append(into.Lost, lost), append(into.Twice, twice)
 	into.Gaps = append(into.Gaps, rounded(float64(gap.Microseconds())/1000))
 	into.Waits = append(into.Waits, rounded(float64(wait.Microseconds())/1000))
-	if e.after != nil {
-		e.after()
-	}
+}
+
+// String tells the last repetition.
+func (s *scaleFigure) String() string {
+	last := len(s.Gaps) - 1
+	return fmt.Sprintf("%s: %d connections broken; of the probe %d packets lost, %d twice, longest gap %.0f ms", s.Event, s.lastBroken,
+		s.Lost[last], s.Twice[last], s.Gaps[last])
 }
 
 // datagramEcho answers each datagram with itself, in a machine of the laboratory.
