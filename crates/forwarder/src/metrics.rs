@@ -118,7 +118,7 @@ const LATENCY_BOUNDS: std::ops::RangeInclusive<u32> = 8..=26;
 /// The finer buckets of a report, added up.
 fn latencies(text: &mut Text, status: &contract::Status) {
     let name = "latency_seconds";
-    let help = "Time from being received to being handed to a port.";
+    let help = "Time from being received to being handed to a port, of one round of four.";
     text.family(name, "histogram", help);
     for (worker, histogram) in status.latencies.iter().enumerate() {
         let worker = worker.to_string();

@@ -19,7 +19,7 @@ pub struct Filter {
 }
 
 /// Bits that the addresses of IPv4 packets must have, in either order, for a trace to want them: few packets need a closer look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sieve {
     /// Source in the upper half, destination in the lower.
     mask: u64,
@@ -54,6 +54,8 @@ impl Sieve {
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     filter: Filter,
+    /// The filter's.
+    sieve: Sieve,
     customer: String,
     chain: String,
     limit: usize,
@@ -90,9 +92,11 @@ impl Trace {
                 in_hand: false,
             }),
         };
+        let filter = Filter::new(request.r#match.as_ref(), request.both_directions)?;
         Ok(Trace {
             probe,
-            filter: Filter::new(request.r#match.as_ref(), request.both_directions)?,
+            sieve: filter.sieve(),
+            filter,
             customer: request.customer.clone(),
             chain: request.chain.clone(),
             limit: (request.limit as usize).clamp(1, 10_000),
@@ -110,6 +114,7 @@ impl Trace {
     }
 
     /// What IPv4 packets have in common that it wants.
+    #[inline]
     pub(crate) fn sieve(&self) -> Sieve {
         let wants_some = match &self.probe {
             Some(probe) => probe.in_hand,
@@ -120,7 +125,7 @@ impl Trace {
         }
         match &self.probe {
             Some(_) => Sieve::EVERYBODY,
-            None => self.filter.sieve(),
+            None => self.sieve,
         }
     }
 
