@@ -1,7 +1,10 @@
 //! DPDK's `rte_hash`, through `peers/rte_hash.c`.
 
-use flow::{Hops, Ipv4Key};
+use flow::{Found, Hops, Ipv4Key, Position};
 use std::ffi::{c_int, c_void};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 unsafe extern "C" {
     fn peer_new(entries: u32) -> *mut c_void;
@@ -10,8 +13,12 @@ unsafe extern "C" {
     fn peer_lookup(hash: *const c_void, keys: *const Ipv4Key, count: u32, data: *mut u64) -> u64;
 }
 
-/// A table of connections.
-pub struct RteHash(*mut c_void);
+/// A table of connections: their hops, and where packets of each are noted.
+pub struct RteHash {
+    hash: *mut c_void,
+    /// Whether packets of each connection are noted in its own entry; all in one if not.
+    notes: Arc<AtomicBool>,
+}
 
 // SAFETY: any one thread at a time may use an `rte_hash`, and this value is its only owner.
 unsafe impl Send for RteHash {}
@@ -22,36 +29,54 @@ impl RteHash {
         // SAFETY: DPDK has started.
         let hash = unsafe { peer_new(entries) };
         assert!(!hash.is_null(), "there is no memory for rte_hash");
-        RteHash(hash)
+        RteHash {
+            hash,
+            notes: Arc::new(AtomicBool::new(true)),
+        }
+    }
+
+    /// Whether packets of each connection are noted in its own entry. If not, all notes go to one entry, and wait for no memory.
+    pub fn notes(&self) -> Arc<AtomicBool> {
+        self.notes.clone()
     }
 
     /// Adds a connection.
-    pub fn insert(&mut self, key: &Ipv4Key, hops: Hops) {
-        let data = u64::from(hops.upstream) | u64::from(hops.downstream) << 16;
+    pub fn insert(&mut self, key: &Ipv4Key, found: Found) {
+        let Found { position, hops } = found;
+        let ends = u64::from(hops.upstream) | u64::from(hops.downstream) << 16;
+        let data = ends | u64::from(position.number().get()) << 32;
         // SAFETY: a live table and a key of 16 bytes.
-        let result = unsafe { peer_insert(self.0, key, data) };
+        let result = unsafe { peer_insert(self.hash, key, data) };
         assert_eq!(result, 0, "rte_hash has room");
     }
 
     /// Looks up at most 64 connections.
     #[inline]
-    pub fn look_up(&self, keys: &[Ipv4Key], results: &mut [Option<Hops>]) {
+    pub fn look_up(&self, keys: &[Ipv4Key], results: &mut [Option<Found>]) {
         let mut data = [0u64; 64];
         // SAFETY: at most 64 keys of 16 bytes without padding, and room for 64 values.
         let hits = unsafe {
             peer_lookup(
-                self.0,
+                self.hash,
                 keys.as_ptr(),
                 keys.len().min(64) as u32,
                 data.as_mut_ptr(),
             )
         };
+        let each = match self.notes.load(Relaxed) {
+            true => u32::MAX,
+            false => 0,
+        };
         for (index, result) in results.iter_mut().enumerate() {
-            *result = (hits >> index & 1 == 1).then(|| Hops {
+            let hops = Hops {
                 upstream: data[index] as u16,
                 downstream: (data[index] >> 16) as u16,
                 tag: 0,
-            });
+            };
+            // The number of any entry is odd.
+            let number = NonZeroU32::MIN | (data[index] >> 32) as u32 & each;
+            let position = Position::of_number(number);
+            *result = (hits >> index & 1 == 1).then_some(Found { position, hops });
         }
     }
 }
@@ -59,6 +84,6 @@ impl RteHash {
 impl Drop for RteHash {
     fn drop(&mut self) {
         // SAFETY: made by `peer_new`.
-        unsafe { peer_free(self.0) }
+        unsafe { peer_free(self.hash) }
     }
 }

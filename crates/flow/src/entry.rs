@@ -60,6 +60,20 @@ impl Position {
         .map(Self)
     }
 
+    /// As a number, for whoever keeps it elsewhere.
+    #[cfg(feature = "substitute")]
+    #[inline(always)]
+    pub fn number(self) -> NonZeroU32 {
+        self.0
+    }
+
+    /// The inverse of [`Position::number`].
+    #[cfg(feature = "substitute")]
+    #[inline(always)]
+    pub fn of_number(number: NonZeroU32) -> Self {
+        Self(number)
+    }
+
     #[inline(always)]
     pub(crate) fn bucket(self) -> u32 {
         self.0.get() >> 3

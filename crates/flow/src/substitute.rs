@@ -1,7 +1,7 @@
 //! Another table in this one's place: for a benchmark that puts a peer's table, or none at all, into the very program that
 //! this one is measured in. There is nothing of it without the feature `substitute`, which no product turns on.
 
-use crate::entry::{Found, Hops, Position};
+use crate::entry::Found;
 use crate::key::FlowKey;
 use crate::lookup::{BURST, Lookups};
 use crate::probe::Wanted;
@@ -9,8 +9,9 @@ use crate::table::FlowTable;
 
 /// Answers bursts of look-ups; insertions still go to the table.
 pub trait Substitute<K>: Send {
-    /// The hops of at most [`BURST`] connections, or nothing. The slices are equally long.
-    fn look_up(&self, keys: &[K], results: &mut [Option<Hops>]);
+    /// At most [`BURST`] connections, or nothing. The slices are equally long. A position is where in this table packets of the
+    /// connection are noted: of an entry that is there, of whatever connection.
+    fn look_up(&self, keys: &[K], results: &mut [Option<Found>]);
 
     /// Whether packets of the connections it knows are noted, as for one that stands for a flow table. One that stands for
     /// the lack of any has nothing to note.
@@ -20,8 +21,8 @@ pub trait Substitute<K>: Send {
 }
 
 impl<K: FlowKey> FlowTable<K> {
-    /// Has bursts answered by something else from now on. What is noted about a connection that it knows goes to the same
-    /// slot for all of them, one that is always in the cache: it costs the instructions and never waits for memory.
+    /// Has bursts answered by something else from now on. The cache is asked for where packets are noted as soon as it has
+    /// answered.
     pub fn substitute(&mut self, other: Option<Box<dyn Substitute<K>>>) {
         self.substitute = other;
     }
@@ -51,11 +52,12 @@ impl<K: FlowKey> FlowTable<K> {
         let wanted = &lookups.wanted;
         let keys: [K; BURST] =
             std::array::from_fn(|at| K::from_parts(wanted[at].head, wanted[at].addresses));
-        let mut hops = [None; BURST];
-        other.look_up(&keys[..count], &mut hops[..count]);
-        let position = Position::new(0, 0);
-        for (result, hops) in results.iter_mut().zip(&hops[..count]) {
-            *result = hops.map(|hops| Found { position, hops });
+        let results = &mut results[..count];
+        other.look_up(&keys[..count], results);
+        if other.keeps_notes() {
+            for found in results.iter().flatten() {
+                self.memory.prefetch(found.position.bucket());
+            }
         }
     }
 }
@@ -63,18 +65,21 @@ impl<K: FlowKey> FlowTable<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Direction, Insertion, Ipv4Key, Ipv4Table};
+    use crate::{Config, Direction, Hops, Insertion, Ipv4Key, Ipv4Table, Position};
+    use std::num::NonZeroU32;
 
     struct Even;
 
     impl Substitute<Ipv4Key> for Even {
-        fn look_up(&self, keys: &[Ipv4Key], results: &mut [Option<Hops>]) {
+        fn look_up(&self, keys: &[Ipv4Key], results: &mut [Option<Found>]) {
             for (key, result) in keys.iter().zip(results) {
                 let port = key.source_port();
-                *result = port.is_multiple_of(2).then_some(Hops {
+                let hops = Hops {
                     downstream: port,
                     ..Hops::default()
-                });
+                };
+                let position = Position::of_number(NonZeroU32::MIN);
+                *result = port.is_multiple_of(2).then_some(Found { position, hops });
             }
         }
     }

@@ -177,6 +177,12 @@ impl<F: Frame> Pipeline<F> {
         self.v4.substitute(other);
     }
 
+    /// The entry of a connection over IPv4.
+    #[cfg(feature = "substitute")]
+    pub fn entry_of(&self, key: &Ipv4Key) -> Option<flow::Found> {
+        self.v4.get(key)
+    }
+
     /// Takes one frame that arrived at a port and, where there are several workers, is at home here. `now` is in seconds.
     #[inline]
     pub fn process(&mut self, rules: &Rules, port: usize, frame: F, now: u32, out: &mut Output<F>) {

@@ -7,8 +7,10 @@ use crate::results::{Better, Results};
 use crate::rte_hash::RteHash;
 use crate::rules;
 use crate::subject::{BURST, Load, Subject, nanoseconds};
-use crate::substitutes::{hops, key_of};
+use crate::substitutes::key_of;
 use crate::testpmd::Testpmd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const SIZES: [(u32, &str); 4] = [(1, "1"), (1_000, "1k"), (512_000, "512k"), (LARGE, "30m")];
 /// Connections opened per repetition, as a share of those there are.
@@ -20,27 +22,32 @@ pub fn measure(bench: &Bench, testpmd: &mut Option<Testpmd>, results: &mut Resul
         if flows < LARGE || bench.large {
             measure_size(bench, testpmd, flows, label, results);
         } else {
-            for name in ["mpps_30m", "of_testpmd_30m", "vs_rte_hash_30m"] {
+            for name in [
+                "mpps_30m",
+                "of_testpmd_30m",
+                "vs_rte_hash_30m",
+                "vs_rte_hash_spared_30m",
+            ] {
                 results.leave_out(name, "the short form stops at 512 K connections");
             }
         }
     }
 }
 
-/// A pipeline with the same connections in `rte_hash`.
-fn peer(bench: &Bench, load: &mut Load, flows: u32) -> Subject {
+/// A pipeline with the same connections in `rte_hash`, and what says whether it notes packets of each in an entry of its own.
+fn peer(bench: &Bench, load: &mut Load, flows: u32) -> (Subject, Arc<AtomicBool>) {
     let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
-    // Its own table has one entry, whose slot the notes about all connections go to.
-    subject.open(load, 0, 1);
+    subject.open(load, 0, flows);
     let mut hash = RteHash::new(&bench.environment, (flows + flows / 8).max(1024));
     let writer = Writer::new(rules::VNF_EGRESS_MAC, rules::PORT_MAC);
-    let hops = hops(&subject.rules);
     for connection in 0..flows {
         let key = key_of(&subject.rules, &writer.frame(connection));
-        hash.insert(&key, hops);
+        let entry = subject.pipeline.entry_of(&key);
+        hash.insert(&key, entry.expect("it was opened"));
     }
+    let notes = hash.notes();
     subject.pipeline.substitute(Some(Box::new(hash)));
-    subject
+    (subject, notes)
 }
 
 fn measure_size(
@@ -57,15 +64,18 @@ fn measure_size(
     let resident = resident_bytes() - before;
     let mut peer = (flows >= 512_000).then(|| peer(bench, &mut load, flows));
     let (mut whole, mut forwarded) = (Vec::new(), Vec::new());
-    let mut with_peer = Vec::new();
+    let (mut with_peer, mut with_spared) = (Vec::new(), Vec::new());
     for seed in 0..bench.repetitions {
         whole.push(nanoseconds(&mut load, flows, seed, bench.round, |burst| {
             subject.take(burst);
         }));
-        if let Some(peer) = &mut peer {
-            with_peer.push(nanoseconds(&mut load, flows, seed, bench.round, |burst| {
-                peer.take(burst);
-            }));
+        if let Some((peer, notes)) = &mut peer {
+            for (times, has_notes) in [(&mut with_peer, true), (&mut with_spared, false)] {
+                notes.store(has_notes, Relaxed);
+                times.push(nanoseconds(&mut load, flows, seed, bench.round, |burst| {
+                    peer.take(burst);
+                }));
+            }
         }
         if let Some(running) = testpmd {
             match running.nanoseconds(bench.round) {
@@ -90,10 +100,14 @@ fn measure_size(
             Better::Larger,
         );
     }
-    if !with_peer.is_empty() {
-        let name = format!("vs_rte_hash_{label}");
-        let peer = ("rte_hash in the pipeline", median(with_peer));
-        results.against(&name, whole, "ns", peer, Better::Smaller);
+    for (name, peer, times) in [
+        ("vs_rte_hash", "rte_hash in the pipeline", with_peer),
+        ("vs_rte_hash_spared", "rte_hash without notes", with_spared),
+    ] {
+        if !times.is_empty() {
+            let name = format!("{name}_{label}");
+            results.against(&name, whole, "ns", (peer, median(times)), Better::Smaller);
+        }
     }
     drop(peer);
     if flows == LARGE {
