@@ -66,7 +66,8 @@ const LONG: Packet = Packet {
     slot: 0,
 };
 
-/// Packets of a burst and their connections; kept between bursts for its memory.
+/// Packets of a burst and their connections; kept between bursts for its memory. It shares no line of the cache.
+#[repr(align(64))]
 pub(crate) struct Burst {
     packets: [Packet; BURST],
     /// Positions of the packets' keys at the edge they enter at; [`NO_EDGE`] without one.

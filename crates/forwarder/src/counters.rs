@@ -200,14 +200,20 @@ pub struct HopCount {
     pub new_flows: u64,
 }
 
+/// On lines of the cache that hold nothing else: workers' counters are made one after the other, and one worker that counts would
+/// take the line from another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(align(64))]
+struct Apart<T>(T);
+
 /// Every counter of one worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counters {
     drops: [u64; Drop::ALL.len()],
     parse_errors: Vec<u64>,
     events: [u64; Event::ALL.len()],
-    stages: Vec<[StageCount; 2]>,
-    hops: Vec<HopCount>,
+    stages: Vec<Apart<[StageCount; 2]>>,
+    hops: Vec<Apart<HopCount>>,
 }
 
 impl Default for Counters {
@@ -262,13 +268,13 @@ impl Counters {
     pub fn stage(&mut self, place: PlaceId, direction: Direction) -> Option<&mut StageCount> {
         self.stages
             .get_mut(place.index())
-            .map(|both| &mut both[direction as usize])
+            .map(|both| &mut both.0[direction as usize])
     }
 
     /// The counters of a hop.
     #[inline]
     pub fn hop(&mut self, hop: HopId) -> Option<&mut HopCount> {
-        self.hops.get_mut(hop.index())
+        self.hops.get_mut(hop.index()).map(|hop| &mut hop.0)
     }
 
     /// Counts packets of a stage that go to a hop.
@@ -305,15 +311,15 @@ impl Counters {
         sum(&mut self.parse_errors, &other.parse_errors);
         sum(&mut self.events, &other.events);
         self.reserve(other.stages.len(), other.hops.len());
-        let stages = self.stages.iter_mut().flatten();
-        for (own, other) in stages.zip(other.stages.iter().flatten()) {
+        let stages = self.stages.iter_mut().flat_map(|both| &mut both.0);
+        for (own, other) in stages.zip(other.stages.iter().flat_map(|both| &both.0)) {
             own.packets += other.packets;
             own.bytes += other.bytes;
             own.origin_packets += other.origin_packets;
             own.origin_bytes += other.origin_bytes;
             own.new_flows += other.new_flows;
         }
-        for (own, other) in self.hops.iter_mut().zip(&other.hops) {
+        for (Apart(own), Apart(other)) in self.hops.iter_mut().zip(&other.hops) {
             own.packets += other.packets;
             own.new_flows += other.new_flows;
         }
@@ -321,12 +327,16 @@ impl Counters {
 
     /// What a stage's counters say, forward and reverse.
     pub fn stage_counts(&self, place: PlaceId) -> [StageCount; 2] {
-        self.stages.get(place.index()).copied().unwrap_or_default()
+        self.stages
+            .get(place.index())
+            .copied()
+            .unwrap_or_default()
+            .0
     }
 
     /// What a hop's counters say.
     pub fn hop_count(&self, hop: HopId) -> HopCount {
-        self.hops.get(hop.index()).copied().unwrap_or_default()
+        self.hops.get(hop.index()).copied().unwrap_or_default().0
     }
 
     /// Drop counters that are not 0, by name.

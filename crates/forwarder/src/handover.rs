@@ -22,7 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 /// Frames that may be on their way from one worker to another.
 pub const RING: usize = 1_024;
-/// Frames after which no more are taken from a ring in one round.
+/// Frames after which no more are taken from a ring in one round, for each port: as many as a round takes from the port itself.
+/// With fewer, a ring would fill while its reader keeps up with its own ports.
 const BATCH: usize = 64;
 /// Stands for the position of a port that is not in the rules.
 const NOWHERE: u16 = u16::MAX;
@@ -248,8 +249,9 @@ impl<F: Frame> Handover<F> {
             position.filter(|&port| port != NOWHERE).map(usize::from)
         };
         let source = &mut self.from[at];
+        let most = BATCH * self.ports.len().max(1);
         let (mut total, mut taken) = (0, 0);
-        while total < BATCH {
+        while total < most {
             let Ok(item) = source.ring.pop() else {
                 break;
             };

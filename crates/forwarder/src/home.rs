@@ -15,6 +15,7 @@ use crate::pipeline::Pipeline;
 use crate::registry::PlaceId;
 use crate::rules::{Hop, Rules, Side};
 use flow::siphash::SipHash13;
+use flow::{FlowKey, Ipv4Key, Ipv6Key};
 use wire::ip::Fragmentation;
 use wire::steering::{self, Encoding, SteeringContext};
 use wire::{Addresses, FiveTuple, IpPacket, ethernet, nsh};
@@ -77,7 +78,30 @@ impl Homes {
         self.meet(one, other, protocol)
     }
 
-    /// The same over IPv6.
+    /// The homes of several connections over IPv4, whichever end of them comes first: a loop that is compiled to vectors.
+    #[inline(always)]
+    pub(crate) fn of_each_v4<const N: usize>(&self, keys: &[Ipv4Key]) -> [u32; N] {
+        let mut homes = [0; N];
+        for (key, home) in keys.iter().zip(&mut homes) {
+            let [one, other] = key.ends().map(|end| end ^ self.keys[0]);
+            *home = self.settle(product_of_halves(one, other), key.protocol());
+        }
+        homes
+    }
+
+    /// The same over IPv6, one by one.
+    #[inline(always)]
+    pub(crate) fn of_each_v6<const N: usize>(&self, keys: &[Ipv6Key]) -> [u32; N] {
+        let mut homes = [0; N];
+        for (key, home) in keys.iter().zip(&mut homes) {
+            let addresses = [key.source().to_bits(), key.destination().to_bits()];
+            let ports = u32::from(key.source_port()) << 16 | u32::from(key.destination_port());
+            *home = self.of_v6(addresses, ports, key.protocol());
+        }
+        homes
+    }
+
+    /// Over IPv6, as [`Homes::of_v4`] over IPv4.
     #[inline(always)]
     pub(crate) fn of_v6(&self, [one, other]: [u128; 2], ports: u32, protocol: u8) -> u32 {
         let one = self.fold(one) ^ u64::from(ports >> 16) << 48;
@@ -94,8 +118,13 @@ impl Homes {
     /// A product does not tell which end came first.
     #[inline(always)]
     fn meet(&self, one: u64, other: u64, protocol: u8) -> u32 {
-        let word = folded_product(one ^ self.keys[0], other ^ self.keys[0]);
-        let word = (word ^ u64::from(protocol) ^ self.keys[1]).wrapping_mul(MIX);
+        let product = folded_product(one ^ self.keys[0], other ^ self.keys[0]);
+        self.settle(product, protocol)
+    }
+
+    #[inline(always)]
+    fn settle(&self, product: u64, protocol: u8) -> u32 {
+        let word = (product ^ u64::from(protocol) ^ self.keys[1]).wrapping_mul(MIX);
         (((word >> 32) * u64::from(self.workers)) >> 32) as u32
     }
 }
@@ -104,6 +133,17 @@ impl Homes {
 fn folded_product(one: u64, other: u64) -> u64 {
     let product = u128::from(one) * u128::from(other);
     (product >> 64) as u64 ^ product as u64
+}
+
+/// [`folded_product`] by products of halves, which vectors have.
+#[inline(always)]
+fn product_of_halves(one: u64, other: u64) -> u64 {
+    const HALF: u64 = u32::MAX as u64;
+    let ([a, b], [c, d]) = ([one >> 32, one & HALF], [other >> 32, other & HALF]);
+    let (high, left, right, low) = (a * c, a * d, b * c, b * d);
+    let middle = (low >> 32) + (left & HALF) + (right & HALF);
+    let high = high + (left >> 32) + (right >> 32) + (middle >> 32);
+    high ^ (middle << 32 | low & HALF)
 }
 
 /// What one of several workers knows of the others.
@@ -257,6 +297,7 @@ fn place(rules: &Rules, context: &SteeringContext) -> Option<PlaceId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::family::Family;
 
     fn tuple(number: u32, v6: bool) -> FiveTuple {
         let mut end = [0; 16];
@@ -297,6 +338,40 @@ mod tests {
                     let all_fair = counts.iter().all(|count| fair.contains(count));
                     assert!(all_fair, "{workers} workers, v6 {v6}: {counts:?}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn several_at_once_have_the_homes_that_each_has() {
+        let homes = Homes::new([9; 16], 7);
+        let words = |number: u32| {
+            let word = number.wrapping_mul(0x9e37_79b9);
+            (
+                word,
+                !word.rotate_left(11),
+                word as u16,
+                (word >> 16) as u16,
+            )
+        };
+        let v4: [Ipv4Key; 16] = std::array::from_fn(|number| {
+            let (one, other, from, to) = words(number as u32);
+            Ipv4Key::new(3, one, other, 6, from, to)
+        });
+        let v6: [Ipv6Key; 16] = std::array::from_fn(|number| {
+            let (one, other, from, to) = words(number as u32);
+            Ipv6Key::new(3, u128::from(one) << 70, u128::from(other), 17, from, to)
+        });
+        let tuple = |key: &dyn Fn(usize) -> FiveTuple| {
+            std::array::from_fn::<u32, 16, _>(|at| homes.of(&key(at)) as u32)
+        };
+        let forward = |at: usize| v4[at].tuple(steering::Direction::Forward);
+        assert_eq!(homes.of_each_v4::<16>(&v4), tuple(&forward));
+        let reverse = |at: usize| v6[at].tuple(steering::Direction::Reverse);
+        assert_eq!(homes.of_each_v6::<16>(&v6), tuple(&reverse));
+        for one in [0, 1, u64::MAX, 0x1234_5678_9abc_def0, 1 << 32] {
+            for other in [0, 7, u64::MAX, 0xffff_ffff, 0x8000_0000_0000_0001] {
+                assert_eq!(product_of_halves(one, other), folded_product(one, other));
             }
         }
     }

@@ -38,16 +38,17 @@ impl AtHome {
         self.here >> at & 1 == 1
     }
 
-    /// Notes a packet's home; whether it stays.
+    /// Notes a packet that stays, and is at home here.
     #[inline(always)]
-    pub(super) fn note(&mut self, home: u32, own: u32, position: usize, at: usize) -> bool {
-        if home == own {
-            self.here |= 1 << at;
-            return true;
-        }
+    pub(super) fn stays(&mut self, at: usize) {
+        self.here |= 1 << at;
+    }
+
+    /// Notes the worker that a packet goes to.
+    #[inline(always)]
+    pub(super) fn goes(&mut self, position: usize, worker: u8) {
         self.away |= 1 << position;
-        self.workers[position % BURST] = home as u8;
-        false
+        self.workers[position % BURST] = worker;
     }
 
     /// Parts the frames of a burst: those at home elsewhere, and those that stay.

@@ -59,6 +59,27 @@ impl<K: Family> Keys<K> {
         self.packets[usize::from(at) % BURST] = packet as u8;
     }
 
+    /// Those behind the first `start`.
+    #[inline(always)]
+    pub(super) fn since(&self, start: usize) -> &[K] {
+        self.keys.get(start..self.count).unwrap_or_default()
+    }
+
+    /// The packets of keys that [`Keys::push_of`] has added behind the first `start`.
+    #[inline(always)]
+    pub(super) fn packets_since(&self, start: usize) -> &[u8] {
+        self.packets.get(start..self.count).unwrap_or_default()
+    }
+
+    /// Moves a key to the place of one that is not needed any more, `to`, which moves on; returns its new position.
+    #[inline(always)]
+    pub(super) fn keep(&mut self, slot: u8, to: &mut usize) -> u8 {
+        let at = *to % BURST;
+        self.keys[at] = self.keys[usize::from(slot) % BURST];
+        *to += 1;
+        at as u8
+    }
+
     /// Asks memory for the entries of keys that have come since.
     #[inline(always)]
     pub(super) fn fetch(&mut self, table: &FlowTable<K>) {
@@ -136,6 +157,12 @@ impl<K: Family> Connections<K> {
     pub(super) fn clear(&mut self) {
         self.stages.clear();
         self.edges.clear();
+    }
+
+    /// How many keys there are, at stages and at edges.
+    #[inline(always)]
+    pub(super) fn counts(&self) -> [usize; 2] {
+        [self.stages.count, self.edges.count]
     }
 
     /// [`Keys::fetch`] of both.

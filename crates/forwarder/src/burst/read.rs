@@ -1,6 +1,9 @@
 //! Reading the plain packets of a burst: what they are, which connections', and whose those are.
 
+use super::at_home::AtHome;
+use super::keys::Keys;
 use super::{Burst, LONG, Lane, NO_EDGE, Packet};
+use crate::family::Family;
 use crate::frame::Frame;
 use crate::home::Homes;
 use crate::pipeline::Pipeline;
@@ -67,6 +70,15 @@ struct Sharers {
     own: u32,
 }
 
+/// Where a burst stood before some of its packets were read: positions among the frames received and among those that stay,
+/// and keys.
+struct Marks {
+    position: usize,
+    at: usize,
+    v4: [usize; 2],
+    v6: [usize; 2],
+}
+
 impl Burst {
     /// Reads the plain packets among some frames, and has their entries come from memory meanwhile. Where frames are
     /// shared among workers, those at home elsewhere are left out: what is known is of the others alone.
@@ -111,39 +123,41 @@ impl Burst {
     ) {
         (0..received.ahead).for_each(|position| received.prefetch(position));
         let frames = received.frames;
-        let (mut position, mut left) = (0, 0);
+        let (mut position, mut at) = (0, 0);
         for part in frames[..frames.len().min(BURST)].chunks(FETCH) {
+            let marks = Marks {
+                position,
+                at,
+                v4: self.v4.counts(),
+                v6: self.v6.counts(),
+            };
             for frame in part {
                 received.prefetch(position + received.ahead);
-                let at = if SHARED { position - left } else { position };
-                let packet =
-                    self.read_one::<F, SHARED, UNDERLAY>(plain, frame, sharers, (position, at));
-                match packet {
-                    Some(packet) => self.packets[at % BURST] = packet,
-                    None => left += 1,
-                }
-                position += 1;
+                self.packets[at % BURST] = self.read_one::<F, UNDERLAY>(plain, frame, at);
+                (position, at) = (position + 1, at + 1);
+            }
+            if SHARED {
+                at = self.keep_own(sharers, &marks, at);
             }
             self.v4.fetch(v4);
             self.v6.fetch(v6);
         }
     }
 
-    /// What is to be known of a frame: nothing where it is at home elsewhere. It is the `at`-th that stays.
+    /// What is to be known of a frame, which becomes the `at`-th packet.
     #[inline(always)]
-    fn read_one<F: Frame, const SHARED: bool, const UNDERLAY: bool>(
+    fn read_one<F: Frame, const UNDERLAY: bool>(
         &mut self,
         plain: &mut Plain<'_>,
         frame: &F,
-        sharers: &Sharers,
-        (position, at): (usize, usize),
-    ) -> Option<Packet> {
+        at: usize,
+    ) -> Packet {
         if !frame.is_ordinary() {
-            return Some(LONG);
+            return LONG;
         }
         let data = frame.data();
         let Some(located) = plain.locate::<UNDERLAY>(data) else {
-            return Some(LONG);
+            return LONG;
         };
         let Located {
             way,
@@ -152,7 +166,7 @@ impl Burst {
             end,
         } = located;
         let Some(bytes) = data.get(offset..end) else {
-            return Some(LONG);
+            return LONG;
         };
         let known = |length, tcp_flags, lane, slot| Packet {
             way,
@@ -165,43 +179,136 @@ impl Burst {
         match ether_type {
             ethernet::IPV4 => {
                 let Some(ip) = Ip::<u64>::read(bytes) else {
-                    return Some(LONG);
+                    return LONG;
                 };
-                if SHARED {
-                    let home = sharers.homes.of_v4(ip.addresses, ip.ports, ip.protocol);
-                    if !self.homes.note(home, sharers.own, position, at) {
-                        return None;
-                    }
-                }
                 if !way.entered() {
                     let slot = self.v4.stages.push(ip.key(way));
-                    return Some(known(ip.length, ip.tcp_flags, Lane::V4, slot));
+                    return known(ip.length, ip.tcp_flags, Lane::V4, slot);
                 }
                 if plain.may_enter(way, ip.destination(), ip.ttl) {
                     self.v4.edges.push_of(ip.key(way), at);
                 }
-                Some(known(ip.length, ip.tcp_flags, Lane::Long, 0))
+                known(ip.length, ip.tcp_flags, Lane::Long, 0)
             }
             ethernet::IPV6 => {
                 let Some(ip) = Ip::<[u128; 2]>::read(bytes) else {
-                    return Some(LONG);
+                    return LONG;
                 };
-                if SHARED {
-                    let home = sharers.homes.of_v6(ip.addresses, ip.ports, ip.protocol);
-                    if !self.homes.note(home, sharers.own, position, at) {
-                        return None;
-                    }
-                }
                 if !way.entered() {
                     let slot = self.v6.stages.push(ip.key(way));
-                    return Some(known(ip.length, ip.tcp_flags, Lane::V6, slot));
+                    return known(ip.length, ip.tcp_flags, Lane::V6, slot);
                 }
                 if plain.may_enter(way, ip.destination(), ip.ttl) {
                     self.v6.edges.push_of(ip.key(way), at);
                 }
-                Some(known(ip.length, ip.tcp_flags, Lane::Long, 0))
+                known(ip.length, ip.tcp_flags, Lane::Long, 0)
             }
-            _ => Some(LONG),
+            _ => LONG,
         }
+    }
+
+    /// Leaves out packets, read since `marks`, that are at home elsewhere; returns the position of the next packet.
+    #[inline(always)]
+    fn keep_own(&mut self, sharers: &Sharers, marks: &Marks, at: usize) -> usize {
+        let Sharers { homes, own } = sharers;
+        let stages = self.v4.stages.since(marks.v4[0]);
+        let theirs = homes.of_each_v4(stages);
+        let differs = theirs[..stages.len().min(FETCH)]
+            .iter()
+            .fold(0, |differs, home| differs | home ^ own);
+        let others = self.v4.edges.count - marks.v4[1] + self.v6.stages.count - marks.v6[0]
+            + self.v6.edges.count
+            - marks.v6[1];
+        match differs == 0 && others == 0 {
+            true => at,
+            false => self.part(sharers, marks, at, &theirs),
+        }
+    }
+
+    /// Parts packets, read since `marks`, of which some may be at home elsewhere; `stages` are the homes of those over IPv4 at
+    /// stages.
+    #[inline(never)]
+    fn part(
+        &mut self,
+        sharers: &Sharers,
+        marks: &Marks,
+        end: usize,
+        stages: &[u32; FETCH],
+    ) -> usize {
+        let (own, all) = (sharers.own, &sharers.homes);
+        let stages_v6: [u32; FETCH] = all.of_each_v6(self.v6.stages.since(marks.v6[0]));
+        let edges: [u32; FETCH] = all.of_each_v4(self.v4.edges.since(marks.v4[1]));
+        let edges_v6: [u32; FETCH] = all.of_each_v6(self.v6.edges.since(marks.v6[1]));
+        // Of packets that enter at an edge. Those without a key stay.
+        let mut homes = [own; FETCH];
+        let entered = self.v4.edges.packets_since(marks.v4[1]).iter().zip(edges);
+        let entered_v6 = self.v6.edges.packets_since(marks.v6[1]).iter();
+        for (&at, home) in entered.chain(entered_v6.zip(edges_v6)) {
+            homes[(usize::from(at) - marks.at) % FETCH] = home;
+        }
+        let (mut at, mut v4, mut v6) = (marks.at, marks.v4, marks.v6);
+        let mut places = [0; FETCH];
+        for index in 0..end - marks.at {
+            let mut packet = self.packets[(marks.at + index) % BURST];
+            let slot = usize::from(packet.slot);
+            let home = match packet.lane {
+                Lane::V4 => stages[(slot - marks.v4[0]) % FETCH],
+                Lane::V6 => stages_v6[(slot - marks.v6[0]) % FETCH],
+                Lane::Long => homes[index % FETCH],
+            };
+            if home != own {
+                self.homes.goes(marks.position + index, home as u8);
+                continue;
+            }
+            match packet.lane {
+                Lane::V4 => packet.slot = self.v4.stages.keep(packet.slot, &mut v4[0]),
+                Lane::V6 => packet.slot = self.v6.stages.keep(packet.slot, &mut v6[0]),
+                Lane::Long => {}
+            }
+            places[index % FETCH] = at as u8;
+            self.packets[at % BURST] = packet;
+            at += 1;
+        }
+        (self.v4.stages.count, self.v6.stages.count) = (v4[0], v6[0]);
+        let parted = Parted {
+            own,
+            first: marks.at,
+            places,
+        };
+        parted.edges(&mut self.v4.edges, marks.v4[1], &edges, &mut self.homes);
+        parted.edges(&mut self.v6.edges, marks.v6[1], &edges_v6, &mut self.homes);
+        at
+    }
+}
+
+/// Where packets that stay are after others have gone.
+struct Parted {
+    own: u32,
+    first: usize,
+    places: [u8; FETCH],
+}
+
+impl Parted {
+    /// Keeps the keys of packets that stay, at edges.
+    #[inline(always)]
+    fn edges<K: Family>(
+        &self,
+        edges: &mut Keys<K>,
+        start: usize,
+        theirs: &[u32; FETCH],
+        homes: &mut AtHome,
+    ) {
+        let mut kept = start;
+        for slot in start..edges.count {
+            if theirs[(slot - start) % FETCH] != self.own {
+                continue;
+            }
+            let at = usize::from(edges.packets[slot % BURST]) - self.first;
+            let place = self.places[at % FETCH];
+            let to = edges.keep(slot as u8, &mut kept);
+            edges.packets[usize::from(to)] = place;
+            homes.stays(place.into());
+        }
+        edges.count = kept;
     }
 }
