@@ -16,7 +16,7 @@ pub const LATENCY_SLACK: f64 = 1e-9;
 struct Label {
     cost: f64,
     latency: f64,
-    used: u32,
+    used: u128,
     /// Site, or end place for first and last labels.
     at: u32,
     place: u32,
@@ -29,8 +29,12 @@ pub trait Costs {
     fn hop(&self, z: usize, from: u32, to: u32) -> f64;
     /// Being handled by the VNF that ends stage `z`, at a site; `row` is the VNF's row there.
     fn visit(&self, z: usize, site: u32, row: u32) -> f64;
-    /// Forward and reverse traffic of stage `z`; links are used in the directions that have any.
-    fn traffic(&self, z: usize) -> (f64, f64);
+    /// Number of times at which the route has to keep the limits, each with traffic of its own; at most [`most_times`].
+    fn times(&self) -> usize {
+        1
+    }
+    /// Forward and reverse traffic of stage `z` at one of these times; links are used in the directions that have any.
+    fn traffic(&self, time: usize, z: usize) -> (f64, f64);
 }
 
 /// Costs of a commodity under price tables.
@@ -42,7 +46,7 @@ struct Priced<'a> {
 
 impl Costs for Priced<'_> {
     fn hop(&self, z: usize, from: u32, to: u32) -> f64 {
-        let (w, v) = self.traffic(z);
+        let (w, v) = self.traffic(0, z);
         let entry = from as usize * self.instance.stride + to as usize;
         w * self.tables.forward[entry] + v * self.tables.reverse[entry]
     }
@@ -54,10 +58,17 @@ impl Costs for Priced<'_> {
         vnf.load_per_mbps * self.instance.handled(self.commodity, z) * price
     }
 
-    fn traffic(&self, z: usize) -> (f64, f64) {
+    fn traffic(&self, _time: usize, z: usize) -> (f64, f64) {
         let stage = self.commodity.stage(z);
         (self.instance.forward[stage], self.instance.reverse[stage])
     }
+}
+
+/// At how many times with different traffic a route can be held to these limits at once.
+pub fn most_times(limits: &Limits) -> usize {
+    let room = u128::BITS as usize - limits.use_sites.len();
+    room.checked_div(limits.use_links.len())
+        .unwrap_or(usize::MAX)
 }
 
 struct Search<'a, C> {
@@ -104,7 +115,10 @@ pub fn cheapest_by(
         limits,
     };
     let labels = search.run();
-    let all_used = (1u32 << (limits.use_sites.len() + limits.use_links.len())) - 1;
+    let uses = limits.use_sites.len() + costs.times() * limits.use_links.len();
+    let all_used = u128::MAX
+        .checked_shl(uses as u32)
+        .map_or(u128::MAX, |rest| !rest);
     let complete = labels.last()?.iter().filter(|l| l.used == all_used);
     let best = complete.min_by(|a, b| a.cost.total_cmp(&b.cost))?;
     let mut sites = Vec::with_capacity(commodity.vnfs as usize + 1);
@@ -207,12 +221,15 @@ impl<C: Costs> Search<'_, C> {
             used |= 1 << bit;
         }
         if !self.limits.avoid_links.is_empty() || !self.limits.use_links.is_empty() {
-            for (link, _) in crossed(self.instance, (from, to), self.costs.traffic(z)) {
-                if self.limits.avoid_links.contains(&link) {
-                    return None;
-                }
-                if let Some(bit) = self.limits.use_links.iter().position(|&l| l == link) {
-                    used |= 1 << (self.limits.use_sites.len() + bit);
+            let (sites, links) = (self.limits.use_sites.len(), self.limits.use_links.len());
+            for time in 0..self.costs.times() {
+                for (link, _) in crossed(self.instance, (from, to), self.costs.traffic(time, z)) {
+                    if self.limits.avoid_links.contains(&link) {
+                        return None;
+                    }
+                    if let Some(bit) = self.limits.use_links.iter().position(|&l| l == link) {
+                        used |= 1 << (sites + time * links + bit);
+                    }
                 }
             }
         }

@@ -2,11 +2,9 @@
 
 mod support;
 
-use support::{all_routes, checked_text, random_model};
-use te::arc::Program;
+use support::series_program::{Expected, reference};
+use support::{checked_text, random_model};
 use te::error::{Error, Reason};
-use te::highs::{Method, Outcome};
-use te::instance::{Demand, Instance};
 use te::json::parse;
 use te::lp::{Monitor, Options};
 use te::model::Model;
@@ -57,76 +55,6 @@ fn matrices(model: &Model, count: usize, seed: u64) -> Vec<Matrix> {
         .collect()
 }
 
-/// Largest factor for a series by a program over all routes: shares for each matrix, and their increases.
-fn reference(model: &Model, matrices: &[Matrix], max_change: f64) -> Option<f64> {
-    let instances: Vec<Instance> = matrices
-        .iter()
-        .map(|m| Instance::new(&m.apply(model), Demand::Full).expect("background fits"))
-        .collect();
-    let mut program = Program::default();
-    let t = program.column(1.0, f64::INFINITY);
-    let mut loads = vec![vec![(t, 0.0)]; instances.len() * instances[0].rows()];
-    let mut moved = vec![Vec::new(); instances.len()];
-    let mut size = 0;
-    for c in 0..instances[0].commodities.len() {
-        let routes = all_routes(&instances[0], c);
-        size += routes.len() * instances.len();
-        if size > 3000 {
-            return None;
-        }
-        let mut before: Vec<usize> = Vec::new();
-        for (m, instance) in instances.iter().enumerate() {
-            let x: Vec<usize> = routes
-                .iter()
-                .map(|_| program.column(0.0, f64::INFINITY))
-                .collect();
-            program
-                .rows
-                .push((1.0, 1.0, x.iter().map(|&x| (x, 1.0)).collect()));
-            for (&x, route) in x.iter().zip(&routes) {
-                let mut mine = std::collections::BTreeMap::new();
-                instance.loads(&instance.commodities[c], route, |row, load| {
-                    *mine.entry(row).or_insert(0.0) += load / instance.capacity[row];
-                });
-                for (row, load) in mine {
-                    loads[m * instance.rows() + row].push((x, load));
-                }
-            }
-            for (&now, &then) in x.iter().zip(&before) {
-                let more = program.column(0.0, f64::INFINITY);
-                program.rows.push((
-                    f64::NEG_INFINITY,
-                    0.0,
-                    vec![(now, 1.0), (then, -1.0), (more, -1.0)],
-                ));
-                // One routing for all binds also those who demand nothing in a matrix.
-                let demand = if max_change > 0.0 {
-                    instance.commodities[c].demand
-                } else {
-                    1.0
-                };
-                moved[m].push((more, demand));
-            }
-            before = x;
-        }
-    }
-    for mut row in loads {
-        row[0].1 = -1.0;
-        program.rows.push((f64::NEG_INFINITY, 0.0, row));
-    }
-    for (instance, entries) in instances.iter().zip(moved).skip(1) {
-        let total: f64 = instance.commodities.iter().map(|c| c.demand).sum();
-        program
-            .rows
-            .push((f64::NEG_INFINITY, max_change * total, entries));
-    }
-    program.integer = vec![false; program.cost.len()];
-    match te::highs::solve(&program, Method::Simplex, 60.0) {
-        Outcome::Optimal(value, _) => Some(1.0 / value),
-        other => panic!("HiGHS ended with {other:?}"),
-    }
-}
-
 #[test]
 fn value_and_bound_agree_with_highs_for_any_bound_on_the_change() {
     let (mut compared, mut between) = (0, 0);
@@ -135,12 +63,9 @@ fn value_and_bound_agree_with_highs_for_any_bound_on_the_change() {
         let matrices = matrices(&model, 2 + seed as usize % 3, seed);
         let mut values = Vec::new();
         for max_change in [0.0, 0.01, 0.05, 1.0] {
-            let Some(expected) = reference(&model, &matrices, max_change) else {
+            let Expected::Factor(expected) = reference(&model, &matrices, max_change) else {
                 break;
             };
-            if !expected.is_finite() || expected > 1e9 {
-                break;
-            }
             let series = solve(&model, &matrices, max_change);
             for (what, figure) in [("value", series.value), ("bound", series.bound)] {
                 assert!(

@@ -54,7 +54,7 @@ impl Costs for Probe<'_> {
     fn hop(&self, z: usize, from: u32, to: u32) -> f64 {
         let node = |place: u32| self.instance.node_at[place as usize] as usize;
         let (from, to) = (node(from), node(to));
-        let (forward, reverse) = self.traffic(z);
+        let (forward, reverse) = self.traffic(0, z);
         let latency = |a, b| self.instance.network.latency_ms(a, b);
         let joined = |a, b, traffic: f64| traffic <= 0.0 || latency(a, b) < f64::INFINITY;
         let way = |a, b, traffic: f64| {
@@ -80,7 +80,7 @@ impl Costs for Probe<'_> {
         }
     }
 
-    fn traffic(&self, z: usize) -> (f64, f64) {
+    fn traffic(&self, _time: usize, z: usize) -> (f64, f64) {
         let stage = self.commodity.stage(z);
         (self.instance.forward[stage], self.instance.reverse[stage])
     }

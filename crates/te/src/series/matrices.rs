@@ -51,6 +51,12 @@ impl Matrix {
         both.copied().any(|mbps| mbps > 0.0)
     }
 
+    /// In which directions each of a chain's stages has traffic.
+    pub(super) fn directions(&self, chain: usize) -> Vec<bool> {
+        let both = self.forward[chain].iter().chain(&self.reverse[chain]);
+        both.map(|mbps| *mbps > 0.0).collect()
+    }
+
     fn scale(&mut self, factor: f64) {
         let both = self.forward.iter_mut().chain(&mut self.reverse);
         both.flatten().for_each(|mbps| *mbps *= factor);

@@ -11,6 +11,7 @@ mod matrices;
 mod pool;
 mod pricing;
 mod solver;
+mod start;
 mod write;
 
 use std::collections::{HashMap, HashSet};
@@ -19,6 +20,7 @@ pub use matrices::{Matrix, check_names, read};
 pub use write::to_json;
 
 use crate::clock::Clock;
+use crate::constrained::most_times;
 use crate::error::{Error, Infeasible, InputError, Reason};
 use crate::instance::{Demand, Instance, Route};
 use crate::lp::{self, Monitor, Options, Progress};
@@ -26,7 +28,6 @@ use crate::model::Model;
 use crate::network::Network;
 use crate::solution::{Flow, Objective, Solution, Status, loads, relative_gap, tightest};
 use pool::Rows;
-use pricing::Segment;
 use solver::Solver;
 
 /// The routing of one matrix.
@@ -73,7 +74,8 @@ pub struct Series {
 /// matrix's demand is routed otherwise than in the matrix before; 0 means one routing for all.
 ///
 /// # Errors
-/// A chain with `max_routes`, which a series does not support; a chain that has no route, named with the matrix.
+/// A chain with `max_routes`, which a series does not support; a chain that has no route, named with the matrix, or none
+/// that it may keep as long as it has to; that none was found.
 pub fn solve(
     model: &Model,
     matrices: &[Matrix],
@@ -100,6 +102,7 @@ pub fn solve(
     }
     let clock = Clock::new(options, monitor);
     let network = Network::of(model);
+    check_uses(model, matrices)?;
     let mut moments = Vec::with_capacity(matrices.len());
     let mut proofs = Vec::with_capacity(matrices.len());
     let (mut value, mut bound) = (f64::INFINITY, f64::INFINITY);
@@ -145,10 +148,27 @@ pub fn solve(
         let gap = relative_gap(Objective::Scale, value, bound);
         series.status = clock.status(Some(gap), options.gap);
     } else {
-        couple(&mut series, &proofs, options, monitor, &clock);
+        couple(&mut series, &proofs, options, monitor, &clock)?;
     }
     series.seconds = clock.elapsed().as_secs_f64();
     Ok(series)
+}
+
+/// Refuses chains that must use more links, with more different directions of traffic, than one search can hold them to.
+fn check_uses(model: &Model, matrices: &[Matrix]) -> Result<(), InputError> {
+    for (i, chain) in model.chains.iter().enumerate() {
+        let kinds: HashSet<Vec<bool>> = matrices.iter().map(|m| m.directions(i)).collect();
+        let most = most_times(&chain.limits);
+        if kinds.len() > most {
+            let message = format!(
+                "its traffic has {} different sets of directions in the matrices, and with that many links to use at most {most} are supported: require fewer links",
+                kinds.len()
+            );
+            let pointer = format!("/chains/{i}/use/links");
+            return Err(InputError::new(pointer, Reason::OutOfRange, message));
+        }
+    }
+    Ok(())
 }
 
 /// One matrix from scratch, and the prices that prove its bound.
@@ -199,13 +219,16 @@ fn alone(
 }
 
 /// Solves the matrices together and replaces their routings.
+///
+/// # Errors
+/// Chains that no routing serves within the budget of change.
 fn couple(
     series: &mut Series,
     proofs: &[Vec<f64>],
     options: &Options,
     monitor: &Monitor<'_>,
     clock: &Clock<'_>,
-) {
+) -> Result<(), Error> {
     let instances: Vec<Instance> = series.moments.iter().map(|m| m.instance.clone()).collect();
     let each = instances[0].rows();
     let total = |i: &Instance| i.commodities.iter().map(|c| c.demand).sum::<f64>();
@@ -236,8 +259,13 @@ fn couple(
         monitor,
         clock,
     );
-    if clock.is_over() || !solver.start(average(&series.moments), true) {
-        solver.start(of_one(&series.moments, hardest), false);
+    let held = |solver: &Solver<'_>, shares| {
+        start::hold(&series.moments, &instances, solver.rows(), shares)
+    };
+    let average = held(&solver, start::average(&series.moments))?;
+    if clock.is_over() || !solver.start(average, true) {
+        let of_one = held(&solver, start::of_one(&series.moments, hardest))?;
+        solver.start(of_one, false);
     }
     solver.run();
     series.status = solver.status();
@@ -256,40 +284,7 @@ fn couple(
             moved(&series.moments[m - 1], &series.moments[m])
         };
     }
-}
-
-/// The mean of all matrices' routings: one that changes nothing.
-fn average(moments: &[Moment]) -> Vec<(usize, Segment, f64)> {
-    let mut sums: Vec<f64> = vec![0.0; moments[0].instance.commodities.len()];
-    let all = || moments.iter().flat_map(|m| &m.flows);
-    all().for_each(|f| sums[f.commodity] += f.fraction);
-    let segment = |f: &Flow| Segment {
-        first: 0,
-        route: f.route.clone(),
-    };
-    all()
-        .map(|f| (f.commodity, segment(f), f.fraction / sums[f.commodity]))
-        .collect()
-}
-
-/// The routing of one matrix for all; chains that it does without are routed as in another matrix.
-fn of_one(moments: &[Moment], first: usize) -> Vec<(usize, Segment, f64)> {
-    let mut shares = Vec::new();
-    let mut routed: HashSet<usize> = HashSet::new();
-    let others = (0..moments.len()).filter(|m| *m != first);
-    for moment in std::iter::once(first).chain(others) {
-        let flows = &moments[moment].flows;
-        let new = flows.iter().filter(|f| !routed.contains(&f.commodity));
-        shares.extend(new.map(|f| {
-            let segment = Segment {
-                first: 0,
-                route: f.route.clone(),
-            };
-            (f.commodity, segment, f.fraction)
-        }));
-        routed.extend(flows.iter().map(|f| f.commodity));
-    }
-    shares
+    Ok(())
 }
 
 /// The routing of one matrix out of the shares of trajectories.

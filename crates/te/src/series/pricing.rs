@@ -78,7 +78,8 @@ impl<'a> Prices<'a> {
         for first in 0..count {
             let before = match &best[first] {
                 Some((cost, ..)) => *cost,
-                None => 0.0,
+                None if first == 0 => 0.0,
+                None => continue,
             };
             let moved = if first == 0 {
                 0.0
@@ -88,7 +89,10 @@ impl<'a> Prices<'a> {
             let mut sum = Grid::new(self, commodity);
             for last in first..count {
                 sum.merge(&grids[last]);
-                let (cost, route) = self.over(first..last + 1, commodity, &sum)?;
+                // A route that some matrix forbids is not kept through more matrices either.
+                let Some((cost, route)) = self.over(first..last + 1, commodity, &sum) else {
+                    break;
+                };
                 let total = before + moved + cost;
                 if best[last + 1].as_ref().is_none_or(|(b, ..)| total < *b) {
                     best[last + 1] = Some((total, first, route));
@@ -122,11 +126,7 @@ impl Prices<'_> {
         if one.limits.is_none() {
             return grid.cheapest(self, commodity);
         }
-        let costs = Summed {
-            prices: self,
-            commodity,
-            matrices,
-        };
+        let costs = Summed::new(self, commodity, matrices);
         constrained::cheapest_by(instance, &costs, one).filter(|(cost, _)| *cost < IMPOSSIBLE)
     }
 }
@@ -259,9 +259,38 @@ struct Summed<'a> {
     prices: &'a Prices<'a>,
     commodity: usize,
     matrices: Range<usize>,
+    /// One matrix for each set of directions in which the commodity has traffic.
+    times: Vec<usize>,
 }
 
-impl Summed<'_> {
+impl<'a> Summed<'a> {
+    fn new(prices: &'a Prices<'a>, commodity: usize, matrices: Range<usize>) -> Summed<'a> {
+        let directions = |m: usize| {
+            let instance = &prices.instances[m];
+            let c = &instance.commodities[commodity];
+            let stages = c.stage(0)..=c.stage(c.vnfs as usize);
+            let both = stages.map(|z| (instance.forward[z] > 0.0, instance.reverse[z] > 0.0));
+            both.collect::<Vec<(bool, bool)>>()
+        };
+        let mut known: Vec<Vec<(bool, bool)>> = Vec::new();
+        let mut times = Vec::new();
+        for matrix in matrices.clone() {
+            let here = directions(matrix);
+            // Who demands nothing crosses nothing.
+            let demands = here.iter().any(|(forward, reverse)| *forward || *reverse);
+            if demands && !known.contains(&here) {
+                known.push(here);
+                times.push(matrix);
+            }
+        }
+        Summed {
+            prices,
+            commodity,
+            matrices,
+            times,
+        }
+    }
+
     fn sum(&self, of: impl Fn(&Instance, &Tables, &Commodity) -> f64) -> f64 {
         let one = |m: usize| {
             let instance = &self.prices.instances[m];
@@ -286,10 +315,13 @@ impl Costs for Summed<'_> {
         self.sum(|instance, tables, commodity| visit(instance, tables, commodity, z, site, row))
     }
 
-    fn traffic(&self, z: usize) -> (f64, f64) {
-        (
-            self.sum(|instance, _, commodity| instance.forward[commodity.stage(z)]),
-            self.sum(|instance, _, commodity| instance.reverse[commodity.stage(z)]),
-        )
+    fn times(&self) -> usize {
+        self.times.len()
+    }
+
+    fn traffic(&self, time: usize, z: usize) -> (f64, f64) {
+        let instance = &self.prices.instances[self.times[time]];
+        let stage = instance.commodities[self.commodity].stage(z);
+        (instance.forward[stage], instance.reverse[stage])
     }
 }

@@ -6,6 +6,7 @@
 
 use super::pool::{Pool, Rows};
 use super::pricing::{Prices, Segment};
+use super::start::Shares;
 use crate::clock::Clock;
 use crate::instance::{Instance, NONE};
 use crate::lp::interior::{Master, Point};
@@ -43,8 +44,9 @@ pub struct Solver<'a> {
     /// Proved lower bound on t, and the prices that prove it.
     pub bound: f64,
     proof: Vec<f64>,
-    /// The best shares that change nothing.
+    /// The best shares that change no more than the first, and how much of the budgets those take.
     calm: (f64, Vec<f64>),
+    least_change: f64,
 }
 
 /// Solution of one master.
@@ -74,6 +76,7 @@ impl<'a> Solver<'a> {
             best: Vec::new(),
             value: f64::INFINITY,
             calm: (f64::INFINITY, Vec::new()),
+            least_change: 0.0,
             instances,
             rows,
             options,
@@ -82,6 +85,11 @@ impl<'a> Solver<'a> {
             bound,
             proof,
         }
+    }
+
+    /// The rows of all matrices.
+    pub fn rows(&self) -> &Rows {
+        &self.rows
     }
 
     fn changes(&self) -> bool {
@@ -110,22 +118,22 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Starts from routes that are kept throughout: shares by commodity and route, which sum to one for each. False where
-    /// it may be `stopped` and was.
-    pub fn start(&mut self, shares: Vec<(usize, Segment, f64)>, stopped: bool) -> bool {
+    /// Starts from trajectories that change as little as possible. False where it may be `stopped` and was.
+    pub fn start(&mut self, shares: Shares, stopped: bool) -> bool {
         let mut x: Vec<f64> = Vec::new();
-        for (at, (commodity, segment, share)) in shares.into_iter().enumerate() {
+        for (at, (commodity, trajectory, share)) in shares.into_iter().enumerate() {
             if stopped && self.clock.is_over_at(at) {
                 return false;
             }
             let (column, _) = self
                 .pool
-                .add(self.instances, &self.rows, commodity, vec![segment]);
+                .add(self.instances, &self.rows, commodity, trajectory);
             x.resize(self.pool.len().max(x.len()), 0.0);
             x[column] += share;
         }
-        self.offer(&x);
         let utilization = self.pool.utilization(&self.rows, &x);
+        self.least_change = self.change(&utilization);
+        self.offer(&x);
         for row in self.rows.capacities() {
             if utilization[row] > 0.9 * self.value || self.proof[row] > 0.0 {
                 self.take_part(row);
@@ -178,8 +186,14 @@ impl<'a> Solver<'a> {
         self.thin_out();
     }
 
+    /// The fullest budget of change.
+    fn change(&self, utilization: &[f64]) -> f64 {
+        let budgets = &utilization[self.rows.capacities().end..];
+        budgets.iter().copied().fold(0.0, f64::max)
+    }
+
     /// Takes shares over if they are better than the best; shares that change too much are mixed with those that
-    /// change nothing. Returns the use of every row.
+    /// change least. Returns the use of every row.
     fn offer(&mut self, x: &[f64]) -> Vec<f64> {
         let utilization = self.pool.utilization(&self.rows, x);
         let most = |u: &[f64]| {
@@ -188,17 +202,14 @@ impl<'a> Solver<'a> {
                 .copied()
                 .fold(0.0, f64::max)
         };
-        let change = utilization[self.rows.capacities().end..]
-            .iter()
-            .copied()
-            .fold(0.0, f64::max);
-        if change <= 0.0 && most(&utilization) < self.calm.0 {
+        let change = self.change(&utilization);
+        if change <= self.least_change && most(&utilization) < self.calm.0 {
             self.calm = (most(&utilization), x.to_vec());
         }
         let mut x = x.to_vec();
         let mut value = most(&utilization);
         if change > 1.0 {
-            let part = 1.0 / change;
+            let part = ((1.0 - self.least_change) / (change - self.least_change)).max(0.0);
             x.iter_mut().for_each(|x| *x *= part);
             x.iter_mut()
                 .zip(&self.calm.1)
@@ -254,7 +265,7 @@ impl<'a> Solver<'a> {
         let mut sum = 0.0;
         let mut new = 0;
         for (commodity, found) in found.into_iter().enumerate() {
-            // Who had no route when the matrices were solved alone demands nothing in any of them.
+            // Who has no route now that the start is known demands nothing in any matrix.
             let Some((cost, trajectory)) = found else {
                 continue;
             };

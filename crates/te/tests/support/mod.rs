@@ -1,6 +1,8 @@
 //! Small random models that exercise every part of the paper's model.
 #![allow(dead_code)] // Each test binary uses its own part.
 
+pub mod features;
+pub mod series_program;
 pub mod stopping;
 
 use te::check::Report;

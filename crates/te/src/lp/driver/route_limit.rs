@@ -1,6 +1,15 @@
 //! Holding chains to at most so many routes: which routes stay, and the shares they then carry.
 
+use std::collections::BTreeMap;
+
 use super::*;
+use crate::instance::{Commodity, Route};
+
+/// Whether a route lies between a commodity's ends.
+fn joins(instance: &Instance, commodity: &Commodity, route: &Route) -> bool {
+    instance.sources(commodity).contains(&route.source)
+        && instance.sinks(commodity).contains(&route.sink)
+}
 
 impl Solver<'_> {
     /// Holds chains to their number of routes: each keeps those that carry most in the optimum, and the rest is solved
@@ -10,7 +19,6 @@ impl Solver<'_> {
         if self.instance.max_routes.is_empty() || self.value.is_infinite() {
             return;
         }
-        self.share_routes();
         let allowed = self.most_used();
         let x = self.restrict(&self.best, &allowed);
         let interior = self
@@ -31,37 +39,41 @@ impl Solver<'_> {
         }
     }
 
-    /// Gives the parts of a chain that is held to a number of routes each other's routes, where their ends are the same: a
-    /// part must not lose what carries it because only the other one used the route that stays.
-    fn share_routes(&mut self) {
+    /// The columns that may stay: for chains with a limit those of the routes that carry most, as many as they may have;
+    /// for others all. Every commodity of a chain gets a column for each of the chain's routes between its ends.
+    fn most_used(&mut self) -> Vec<bool> {
+        let kept: Vec<(u32, Vec<Route>)> = self
+            .carried_routes()
+            .into_iter()
+            .map(|(chain, list)| (chain, self.heaviest(chain, list)))
+            .collect();
+        let mut allowed: Vec<bool> = (0..self.columns.len())
+            .map(|column| {
+                let commodity = self.columns.commodity[column] as usize;
+                let chain = self.instance.commodities[commodity].chain;
+                self.columns.route(column).is_none()
+                    || !self.instance.max_routes.contains_key(&chain)
+            })
+            .collect();
         let instance = self.instance;
-        let ends = |c: usize| {
-            let c = &instance.commodities[c];
-            (c.chain, instance.sources(c), instance.sinks(c))
-        };
-        for one in 1..instance.commodities.len() {
-            let limited = instance
-                .max_routes
-                .contains_key(&instance.commodities[one].chain);
-            if !limited || ends(one) != ends(one - 1) {
+        for (index, commodity) in instance.commodities.iter().enumerate() {
+            let Ok(at) = kept.binary_search_by_key(&commodity.chain, |(chain, _)| *chain) else {
                 continue;
-            }
-            for (from, to) in [(one - 1, one), (one, one - 1)] {
-                let columns: Vec<usize> = self.columns.of(from).collect();
-                for column in columns {
-                    if let Some(route) = self.columns.route(column).cloned() {
-                        self.columns.add(instance, &self.costing, to, &route);
-                    }
+            };
+            for route in kept[at].1.iter().filter(|r| joins(instance, commodity, r)) {
+                let (column, new) = self.columns.add(instance, &self.costing, index, route);
+                if new {
+                    allowed.push(true);
                 }
+                allowed[column] = true;
             }
         }
-        self.best.resize(self.columns.len(), 0.0);
+        allowed
     }
 
-    /// For chains with a limit, the routes that carry most, as many as they may have; for others, all columns.
-    pub(super) fn most_used(&self) -> Vec<bool> {
-        let mut carried: std::collections::BTreeMap<u32, Vec<(crate::instance::Route, f64)>> =
-            Default::default();
+    /// The routes of the best routing for every chain with a limit, with the demand that each carries.
+    fn carried_routes(&self) -> BTreeMap<u32, Vec<(Route, f64)>> {
+        let mut carried: BTreeMap<u32, Vec<(Route, f64)>> = BTreeMap::new();
         for (column, &x) in self.best.iter().enumerate().filter(|(_, x)| **x > 0.0) {
             let commodity = &self.instance.commodities[self.columns.commodity[column] as usize];
             let Some(route) = self.columns.route(column) else {
@@ -75,45 +87,25 @@ impl Solver<'_> {
                 }
             }
         }
-        for (chain, list) in &mut carried {
-            list.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-            // Each pair of ends keeps its heaviest route before any keeps a second one.
-            let mut ends = std::collections::BTreeSet::new();
-            let (first, more): (Vec<_>, Vec<_>) = list
-                .drain(..)
-                .partition(|(r, _)| self.free_ends(*chain) || ends.insert((r.source, r.sink)));
-            list.extend(first.into_iter().chain(more));
-            list.truncate(self.instance.max_routes[chain]);
-        }
-        (0..self.columns.len())
-            .map(|column| {
-                let chain =
-                    self.instance.commodities[self.columns.commodity[column] as usize].chain;
-                match (
-                    self.columns.route(column),
-                    self.instance.max_routes.contains_key(&chain),
-                ) {
-                    (Some(route), true) => carried
-                        .get(&chain)
-                        .is_some_and(|l| l.iter().any(|(r, _)| r == route)),
-                    _ => true,
-                }
-            })
-            .collect()
+        carried
     }
 
-    /// Whether a chain's traffic may use any of its ends, so that no pair of them needs a route of its own.
-    fn free_ends(&self, chain: u32) -> bool {
-        let ends =
-            |c: &crate::instance::Commodity| (self.instance.sources(c), self.instance.sinks(c));
-        let mut mine = self
-            .instance
-            .commodities
-            .iter()
-            .filter(|c| c.chain == chain)
-            .map(ends);
-        let first = mine.next();
-        mine.all(|ends| Some(ends) == first)
+    /// As many routes as a chain may have: of each of its commodities the heaviest before any keeps a second one.
+    fn heaviest(&self, chain: u32, mut list: Vec<(Route, f64)>) -> Vec<Route> {
+        list.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let mut kept: Vec<Route> = Vec::new();
+        let commodities = &self.instance.commodities;
+        for commodity in commodities.iter().filter(|c| c.chain == chain) {
+            let mine = |r: &&Route| joins(self.instance, commodity, r);
+            if !kept.iter().any(|r| mine(&r)) {
+                kept.extend(list.iter().map(|(r, _)| r).find(mine).cloned());
+            }
+        }
+        let more = list.into_iter().map(|(r, _)| r);
+        let more: Vec<Route> = more.filter(|r| !kept.contains(r)).collect();
+        kept.extend(more);
+        kept.truncate(self.instance.max_routes[&chain]);
+        kept
     }
 
     /// Shares of the allowed columns alone; a commodity left without any goes uncarried, or to its first.
