@@ -67,8 +67,10 @@ type routeAnswer struct {
 	Admitted bool    `json:"admitted"`
 	Share    float64 `json:"share"`
 	// Scarce names what ran out: "link x>", "site s", "VNF f at site s".
-	Scarce []string     `json:"scarce"`
-	Routes []modelRoute `json:"routes"`
+	Scarce []string `json:"scarce"`
+	// Excluded says which of the chain's limits, and links without room, leave it no route at all.
+	Excluded []string     `json:"excluded"`
+	Routes   []modelRoute `json:"routes"`
 }
 
 // engineering asks optimisers. Requests change nothing at an optimiser, so one that gets no answer is made again: another

@@ -293,7 +293,7 @@ func (p *problem) routes(a *routeAnswer, siteLabel func(chain.SiteName) chain.La
 			carried += r.Fraction
 		}
 		if carried < carriedShare*share {
-			return nil, p.shortage(pair, carried/share, a.Scarce)
+			return nil, p.shortage(pair, carried/share, a)
 		}
 		for i := range of {
 			of[i].Fraction *= share / carried
@@ -305,7 +305,7 @@ func (p *problem) routes(a *routeAnswer, siteLabel func(chain.SiteName) chain.La
 
 // shortage explains why a pair's traffic is not carried whole: how much is, and what each VNF has and needs, or else
 // what ran out.
-func (p *problem) shortage(of pair, carried float64, scarce []string) string {
+func (p *problem) shortage(of pair, carried float64, a *routeAnswer) string {
 	total := float64(p.demand.Total()) / float64(len(p.pairs))
 	text := fmt.Sprintf("%.6g of %.6g Mbit/s from %s can be carried", carried*total, total, of)
 	var short []string
@@ -317,7 +317,10 @@ func (p *problem) shortage(of pair, carried float64, scarce []string) string {
 	if len(short) > 0 {
 		return text + ": " + strings.Join(short, "; ")
 	}
-	for _, name := range scarce {
+	if len(a.Excluded) > 0 {
+		return text + ": " + strings.Join(a.Excluded, "; ")
+	}
+	for _, name := range a.Scarce {
 		short = append(short, p.scarceName(name))
 	}
 	switch {

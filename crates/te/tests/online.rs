@@ -405,3 +405,116 @@ fn chains_that_cannot_be_routed_are_left_out_of_the_plan() {
         .expect("fits");
     assert_eq!(plan.left_out, ["ghost"]);
 }
+
+#[test]
+fn a_chain_that_its_own_limits_exclude_is_told_which() {
+    let mut worker = diamond();
+    for (limits, excluded) in [
+        (
+            r#","max_latency_ms":0.5"#,
+            &["chain x: the limit is 0.5 ms, the fastest route takes 1"][..],
+        ),
+        (
+            r#","avoid":{"sites":["sb","sc"]}"#,
+            &["chain x: must avoid site sb", "chain x: must avoid site sc"],
+        ),
+        (r#","use":{"links":["ba"]}"#, &["chain x: must use link ba"]),
+    ] {
+        let refused = route(&mut worker, &chain("x", 1.0, limits), "");
+        assert!(!refused.admitted && refused.scarce.is_empty());
+        assert_eq!(refused.excluded, excluded, "{limits}");
+    }
+}
+
+#[test]
+fn the_whole_network_and_customers_have_entries() {
+    let mut worker = diamond();
+    set(
+        &mut worker,
+        "customer.gold",
+        r#"{"id":"gold","priority":4}"#,
+    );
+    let customer = chain("x", 4.0, r#","customer":"gold","max_latency_ms":2"#);
+    assert!(route(&mut worker, &customer, "").admitted);
+    // Half of the fast link's 10 Mbit/s is 5, and a third less than 4.
+    set(&mut worker, "network", r#"{"max_link_utilization":0.3}"#);
+    let refused = route(&mut worker, &customer, "");
+    assert!(
+        !refused.admitted && (refused.share - 0.75).abs() < 1e-6,
+        "{refused:?}"
+    );
+    assert_eq!(refused.scarce, ["link ab"]);
+    // Stated routing instead of shortest paths: a to b over c.
+    let entries = [
+        ("a", "b", "ac"),
+        ("a", "b", "cb"),
+        ("a", "c", "ac"),
+        ("c", "b", "cb"),
+    ]
+    .map(|(from, to, link)| {
+        format!(r#"{{"from":"{from}","to":"{to}","link":"{link}","fraction":1}}"#)
+    })
+    .join(",");
+    let network = format!(r#"{{"routing":{{"kind":"fractions","entries":[{entries}]}}}}"#);
+    set(&mut worker, "network", &network);
+    let around = route(&mut worker, &chain("x", 4.0, ""), "");
+    assert!(
+        around.admitted && around.routes[0].latency_ms == 10.0,
+        "{around:?}"
+    );
+    worker.retain(|key| key != "network");
+    let again = route(&mut worker, &chain("x", 4.0, ""), "");
+    assert_eq!(again.routes[0].latency_ms, 1.0);
+    let wrong = worker.set("network", Some(value(r#"{"beta":1}"#)));
+    assert!(wrong.expect_err("unknown").to_string().contains("/beta"));
+}
+
+#[test]
+fn a_link_full_of_background_takes_no_chain_and_stops_no_other() {
+    let mut worker = diamond();
+    let full = r#"{"id":"ab","from":"a","to":"b","latency_ms":1,"bandwidth_mbps":10,"background_mbps":15}"#;
+    set(&mut worker, "link.ab", full);
+    let over_c = route(
+        &mut worker,
+        &chain("x", 4.0, r#","avoid":{"links":["ab"]}"#),
+        "",
+    );
+    assert!(over_c.admitted, "{over_c:?}");
+    let over_ab = route(
+        &mut worker,
+        &chain("x", 4.0, r#","use":{"links":["ab"]}"#),
+        "",
+    );
+    assert!(!over_ab.admitted, "{over_ab:?}");
+    assert!(
+        over_ab
+            .excluded
+            .iter()
+            .any(|e| e.starts_with("link ab: has 0 Mbit/s")),
+        "{over_ab:?}"
+    );
+}
+
+#[test]
+fn entries_that_cannot_stand_beside_the_others_are_refused() {
+    let mut worker = diamond();
+    for (key, text, wanted) in [
+        (
+            "link.other",
+            r#"{"id":"ab","from":"a","to":"b","latency_ms":1,"bandwidth_mbps":10}"#,
+            "link.ab already",
+        ),
+        ("site.x", r#"{"node":"a","capacity":1}"#, "needs an 'id'"),
+        ("node.x", "7", "needs an 'id'"),
+    ] {
+        let refused = worker
+            .set(key, Some(value(text)))
+            .expect_err(key)
+            .to_string();
+        assert!(refused.contains(wanted), "{key}: {refused}");
+    }
+    // What was refused is not there.
+    assert!(route(&mut worker, &chain("x", 1.0, ""), "").admitted);
+    let wrong = worker.set("chain.x", Some(value(r#"{"id":"x","colour":1}"#)));
+    assert!(wrong.expect_err("unknown").to_string().contains("/colour"));
+}

@@ -120,6 +120,8 @@ fn route(document: &Value, shared: &Shared) -> Result<String, Refusal> {
         w.name("share").number(answer.share);
         w.name("scarce")
             .texts(answer.scarce.iter().map(String::as_str));
+        w.name("excluded")
+            .texts(answer.excluded.iter().map(String::as_str));
         w.name("routes")
             .list(|w| answer.routes.iter().for_each(|r| r.write(w)));
     });

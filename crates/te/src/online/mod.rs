@@ -1,7 +1,8 @@
 //! On-line traffic engineering: a model kept in memory, changed entry by entry, and asked for routes.
 //!
-//! The model's parts come one by one, each under a key: `node.<id>`, `link.<id>`, `site.<id>`, `vnf.<id>` with the JSON of
-//! the contract's lists, and `chain.<id>` with what a chain [holds](Held) beside its specification. Whoever carries the
+//! The model's parts come one by one, each under a key: `node.<id>`, `link.<id>`, `site.<id>`, `vnf.<id>`, `customer.<id>` with
+//! the JSON of the contract's lists, `network` with its `max_link_utilization` and `routing`, and `chain.<id>` with what a
+//! chain [holds](Held) beside its specification. Whoever carries the
 //! routes out decides them; a worker proposes. So it can be killed and started at any moment, and several can serve the
 //! same model.
 //!
@@ -19,7 +20,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::error::{Error, InputError, Reason};
 use crate::heuristic::{Costs, State};
 use crate::instance::{Demand, Instance};
-use crate::json::{Place, Value};
+use crate::json::{Fields, Place, Value};
 use crate::model::Model;
 use crate::solution::Objective;
 pub use held::Held;
@@ -27,22 +28,30 @@ pub use moves::{Move, MovePlan};
 pub use route::{Answer, Proposed};
 
 /// The kinds of entry, in the model's words; a chain's comes last as it refers to all others.
-const KINDS: [(&str, &str); 5] = [
+const KINDS: [(&str, &str); 7] = [
     ("node", "nodes"),
     ("link", "links"),
     ("site", "sites"),
     ("vnf", "vnfs"),
+    ("customer", "customers"),
+    ("network", ""),
     ("chain", "chains"),
 ];
 
+/// The place of what the whole network has in [`KINDS`]: one entry, without an id.
+const NETWORK: usize = 5;
+
+/// Its fields.
+const OF_NETWORK: [&str; 2] = ["max_link_utilization", "routing"];
+
 /// The place of chains in [`KINDS`].
-const CHAIN: usize = 4;
+const CHAIN: usize = 6;
 
 /// A model in use.
 #[derive(Debug, Clone, Default)]
 pub struct Worker {
     /// Entries by kind and what follows the kind in their key.
-    entries: [BTreeMap<String, Value>; 5],
+    entries: [BTreeMap<String, Value>; 7],
     /// The model compiled; none when something other than a chain has changed.
     compiled: Option<Compiled>,
 }
@@ -66,15 +75,19 @@ impl Worker {
     /// Takes an entry, or forgets it.
     ///
     /// # Errors
-    /// A key of no known kind; a chain that cannot be understood, which then holds nothing.
+    /// A key of no known kind, or an entry with the id of another: nothing is changed. A chain that cannot be understood:
+    /// where that is its routes or reservations it holds nothing.
     pub fn set(&mut self, key: &str, value: Option<Value>) -> Result<(), InputError> {
         let (kind, id) = key.split_once('.').unwrap_or((key, ""));
         let Some(kind) = KINDS.iter().position(|(name, _)| *name == kind) else {
             let message = format!(
-                "'{key}' is no entry of a model; known kinds: node, link, site, vnf, chain"
+                "'{key}' is no entry of a model; known kinds: node, link, site, vnf, customer, network, chain"
             );
             return Err(InputError::new("", Reason::UnknownChoice, message));
         };
+        if let Some(value) = &value {
+            self.check_entry(kind, id, value)?;
+        }
         let old = match value.clone() {
             Some(value) => self.entries[kind].insert(id.to_owned(), value),
             None => self.entries[kind].remove(id),
@@ -86,8 +99,41 @@ impl Worker {
             return Ok(());
         }
         match &mut self.compiled {
-            Some(compiled) => compiled.hold(id, value.as_ref()),
+            Some(compiled) => {
+                compiled.hold(id, value.as_ref())?;
+                let spec = value.as_ref().map(|v| moves::specified(&compiled.model, v));
+                spec.map_or(Ok(()), |spec| spec.map(|_| ()))
+            }
             None => Ok(()),
+        }
+    }
+
+    /// Whether an entry may stand beside the others of its kind: of two with the same identifier neither is the right one.
+    fn check_entry(&self, kind: usize, key: &str, value: &Value) -> Result<(), InputError> {
+        match kind {
+            NETWORK => Fields::of(Place::ROOT, value, &OF_NETWORK).map(|_| ()),
+            CHAIN => match value {
+                Value::Object(_) => Ok(()),
+                _ => Err(Place::ROOT.error(Reason::WrongType, "a chain's entry must be an object")),
+            },
+            _ => {
+                let Some(id) = stated_id(value) else {
+                    let message = "an entry needs an 'id', a text";
+                    return Err(Place::ROOT.error(Reason::MissingField, message));
+                };
+                let others = self.entries[kind].iter();
+                let mut same = others.filter(|(k, v)| *k != key && stated_id(v) == Some(id));
+                match same.next() {
+                    None => Ok(()),
+                    Some((other, _)) => {
+                        let message = format!(
+                            "'{id}' is that of the entry {}.{other} already",
+                            KINDS[kind].0
+                        );
+                        Err(InputError::new("/id", Reason::Duplicate, message))
+                    }
+                }
+            }
         }
     }
 
@@ -95,7 +141,10 @@ impl Worker {
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         for ((kind, _), entries) in KINDS.iter().zip(&mut self.entries) {
             let before = entries.len();
-            entries.retain(|id, _| keep(&format!("{kind}.{id}")));
+            entries.retain(|id, _| match &id[..] {
+                "" => keep(kind),
+                id => keep(&format!("{kind}.{id}")),
+            });
             if entries.len() != before {
                 self.compiled = None;
             }
@@ -126,7 +175,17 @@ impl Worker {
             _ => Value::List(self.entries[kind].values().cloned().collect()),
         };
         let section = |(kind, (_, name)): (usize, &(&str, &str))| ((*name).to_owned(), list(kind));
-        Value::Object(KINDS.iter().enumerate().map(section).collect())
+        let lists = KINDS
+            .iter()
+            .enumerate()
+            .filter(|(kind, _)| *kind != NETWORK);
+        let mut members: Vec<(String, Value)> = lists.map(section).collect();
+        for entry in self.entries[NETWORK].values() {
+            if let Value::Object(fields) = entry {
+                members.extend(fields.iter().cloned());
+            }
+        }
+        Value::Object(members)
     }
 
     fn compiled(&mut self) -> Result<&mut Compiled, Error> {
@@ -138,7 +197,12 @@ impl Worker {
     }
 
     fn compile(&self) -> Result<Compiled, Error> {
-        let model = Model::from_value(&self.document())?;
+        let mut model = Model::from_value(&self.document())?;
+        // Background is measured and may be more than a link should carry: such a link takes no chain, and the others go on.
+        let limit = model.max_link_utilization;
+        for link in &mut model.links {
+            link.background_mbps = link.background_mbps.min(limit * link.bandwidth_mbps);
+        }
         let instance = Instance::new(&model, Demand::Partial)?;
         let state = State::new(&instance, Costs::for_objective(Objective::Throughput), true);
         let mut compiled = Compiled {
@@ -153,6 +217,17 @@ impl Worker {
         }
         Ok(compiled)
     }
+}
+
+/// The identifier that an entry states.
+fn stated_id(entry: &Value) -> Option<&str> {
+    let Value::Object(members) = entry else {
+        return None;
+    };
+    members.iter().find_map(|(name, value)| match value {
+        Value::Text(id) if name == "id" => Some(&id[..]),
+        _ => None,
+    })
 }
 
 impl Compiled {

@@ -6,7 +6,7 @@ use super::held::{Held, OWN, Path};
 use super::order::{Candidate, Rows, order};
 use super::route::Proposed;
 use super::{CHAIN, Worker};
-use crate::error::Error;
+use crate::error::{Error, InputError};
 use crate::instance::{Demand, Instance, Route};
 use crate::json::Value;
 use crate::lp::{self, Monitor, Options};
@@ -69,9 +69,9 @@ impl Worker {
         let mut model = self.compiled()?.model.clone();
         let mut left_out = Vec::new();
         for (id, entry) in &self.entries[CHAIN] {
-            match read(&model, entry) {
-                Some(chain) => model.chains.push(chain),
-                None => left_out.push(id.clone()),
+            match specified(&model, entry) {
+                Ok(chain) => model.chains.push(chain),
+                Err(_) => left_out.push(id.clone()),
             }
         }
         let demand = if objective == Objective::Throughput {
@@ -102,20 +102,23 @@ impl Worker {
 }
 
 /// A chain's specification without what it holds.
-fn read(model: &Model, entry: &Value) -> Option<Chain> {
-    let Value::Object(members) = entry else {
-        return None;
+///
+/// # Errors
+/// The first mistake, with its pointer in the entry.
+pub(super) fn specified(model: &Model, entry: &Value) -> Result<Chain, InputError> {
+    let members = match entry {
+        Value::Object(members) => &members[..],
+        _ => &[],
     };
-    let spec = members
-        .iter()
-        .filter(|(name, _)| !OWN.contains(&name.as_str()))
-        .cloned()
-        .collect();
-    let chains = Value::Object(vec![(
-        "chains".into(),
-        Value::List(vec![Value::Object(spec)]),
-    )]);
-    model.read_chains(&chains).ok()?.pop()
+    let own = |name: &str| OWN.contains(&name);
+    let spec = members.iter().filter(|(name, _)| !own(name));
+    let spec = Value::Object(spec.cloned().collect());
+    let chains = Value::Object(vec![("chains".into(), Value::List(vec![spec]))]);
+    let mut chains = model.read_chains(&chains).map_err(|mut e| {
+        e.pointer = e.pointer.replacen("/chains/0", "", 1);
+        e
+    })?;
+    Ok(chains.remove(0))
 }
 
 /// Takes off capacities what chains hold at sites beyond their present routes, such as for versions that drain, and all

@@ -2,8 +2,9 @@
 
 use super::held::{at_site, at_sites};
 use super::{Compiled, Worker};
-use crate::error::{Error, InputError};
+use crate::error::{Constraint, Error, InputError};
 use crate::heuristic::route_one;
+use crate::infeasible::no_route;
 use crate::instance::Instance;
 use crate::json::{Fields, Place, Value, Writer};
 use crate::kernel::Scratch;
@@ -19,6 +20,9 @@ pub struct Answer {
     pub share: f64,
     /// What ran out, in the model's names, the first first; empty for an admitted chain.
     pub scarce: Vec<String>,
+    /// The chain's own limits, links without any room and sites that together leave it no route at all, where that is why it
+    /// is refused; each with what it lacks.
+    pub excluded: Vec<String>,
     /// The routes found, also those of a refused chain.
     pub routes: Vec<Proposed>,
 }
@@ -144,6 +148,7 @@ impl Compiled {
             admitted: false,
             share: 0.0,
             scarce: Vec::new(),
+            excluded: Vec::new(),
             routes: Vec::new(),
         };
         for commodity in first..self.instance.commodities.len() {
@@ -162,13 +167,28 @@ impl Compiled {
                     answer.scarce.push(name);
                 }
             }
+            if flows.is_empty() && answer.scarce.is_empty() {
+                answer.excluded = self.excluded(chain, commodity);
+            }
         }
         self.instance.truncate(first);
         answer.admitted = answer.share >= chain.minimum_share.unwrap_or(1.0) - ENOUGH;
         if answer.admitted {
             answer.scarce.clear();
+            answer.excluded.clear();
         }
         answer
+    }
+
+    /// What leaves a chain no route, one text for each constraint.
+    fn excluded(&self, chain: &crate::model::Chain, commodity: usize) -> Vec<String> {
+        let model = Model {
+            chains: vec![chain.clone()],
+            ..self.model.clone()
+        };
+        let proof = no_route(&model, &self.instance, commodity);
+        let text = |c: Constraint| format!("{}: {}", c.name, c.scarce);
+        proof.constraints.into_iter().map(text).collect()
     }
 
     /// Puts loads back to what they were.
