@@ -127,7 +127,8 @@ fn iperf(arguments: &str) -> f64 {
     } else {
         &end["sum_received"]
     };
-    sum["bits_per_second"].as_f64().expect("a rate") / 1e6
+    let rate = sum["bits_per_second"].as_f64();
+    rate.unwrap_or_else(|| panic!("iperf3 tells no rate: {text}")) / 1e6
 }
 
 #[test]

@@ -1,4 +1,7 @@
 //! One end of a stage: who can be chosen, and the choice.
+//!
+//! A connection chooses a site first, and then one of the site's targets. A forwarder sees the targets of its own site one by one and
+//! those of another as that site's forwarders; since the site is drawn by its name and its whole weight, both draw the same one.
 
 use crate::prefix::{Prefix, longest};
 use crate::registry::HopId;
@@ -11,6 +14,8 @@ use std::net::IpAddr;
 pub struct Target {
     /// Which.
     pub hop: HopId,
+    /// Where it is.
+    pub site: String,
     /// Its lasting name, the same at every forwarder.
     pub identity: String,
     /// Share relative to the others; 0 is never chosen.
@@ -22,7 +27,7 @@ pub struct Target {
 /// Targets that a connection chooses from by weighted consistent hash.
 pub struct Targets {
     targets: Vec<Target>,
-    chooser: Chooser,
+    draw: Draw,
     seed: [u8; 16],
     by_prefix: bool,
 }
@@ -37,7 +42,7 @@ impl Targets {
     /// Prepares a list. Nothing when it is longer than 65 536.
     pub fn new(seed: [u8; 16], targets: Vec<Target>) -> Option<Targets> {
         Some(Targets {
-            chooser: chooser(seed, &targets)?,
+            draw: Draw::new(seed, targets.iter())?,
             by_prefix: targets.iter().any(|target| !target.prefixes.is_empty()),
             targets,
             seed,
@@ -50,8 +55,7 @@ impl Targets {
         if self.by_prefix {
             return self.choose_by_prefix(connection, destination());
         }
-        let index = self.chooser.choose(connection)?;
-        Some(self.targets[index].hop)
+        self.draw.choose(connection)
     }
 
     /// The longest prefix wins; among equals the hash decides.
@@ -71,15 +75,12 @@ impl Targets {
             .filter(eligible)
             .filter_map(length)
             .max()?;
-        let matching: Vec<Target> = self
+        let matching = self
             .targets
             .iter()
             .filter(eligible)
-            .filter(|target| length(target) == Some(best))
-            .cloned()
-            .collect();
-        let index = chooser(self.seed, &matching)?.choose(connection)?;
-        Some(matching[index].hop)
+            .filter(|target| length(target) == Some(best));
+        Draw::new(self.seed, matching)?.choose(connection)
     }
 
     /// Whether there is anyone to choose.
@@ -88,15 +89,65 @@ impl Targets {
     }
 }
 
-fn chooser(seed: [u8; 16], targets: &[Target]) -> Option<Chooser> {
-    let members: Vec<Member> = targets
-        .iter()
-        .map(|target| Member {
-            id: identity_hash(seed, &target.identity),
-            weight: target.weight,
+/// The seed of the draws for one element of a path: the ingress edge (0), a VNF, or the egress edge. With one seed for all, a site that
+/// won at one VNF would be likelier to win at the next, and shares would not be what routes say.
+pub fn seed_for(seed: [u8; 16], element: u32) -> [u8; 16] {
+    let hash = SipHash13::new(seed);
+    let mut own = [0; 16];
+    own[..8].copy_from_slice(&hash.hash_words([element.into(), 0]).to_le_bytes());
+    own[8..].copy_from_slice(&hash.hash_words([element.into(), 1]).to_le_bytes());
+    own
+}
+
+/// The two draws of a connection.
+struct Draw {
+    sites: Chooser,
+    /// Of each site, its targets.
+    within: Vec<(Chooser, Vec<HopId>)>,
+}
+
+impl Draw {
+    fn new<'a>(seed: [u8; 16], targets: impl Iterator<Item = &'a Target>) -> Option<Draw> {
+        let mut by_site: Vec<(&str, Vec<&Target>)> = Vec::new();
+        for target in targets {
+            match by_site.iter_mut().find(|(site, _)| *site == target.site) {
+                Some((_, list)) => list.push(target),
+                None => by_site.push((&target.site, vec![target])),
+            }
+        }
+        let member = |identity: &str, weight| Member {
+            id: identity_hash(seed, identity),
+            weight,
+        };
+        let whole = |list: &[&Target]| list.iter().map(|t| u32::from(t.weight)).sum::<u32>();
+        let heaviest = by_site.iter().map(|(_, list)| whole(list)).max();
+        let weights = scale(heaviest.unwrap_or(0));
+        let sites: Vec<Member> = by_site
+            .iter()
+            .map(|(site, list)| member(site, weights(whole(list))))
+            .collect();
+        let within = |(_, list): &(&str, Vec<&Target>)| {
+            let members: Vec<Member> = list.iter().map(|t| member(&t.identity, t.weight)).collect();
+            let hops = list.iter().map(|target| target.hop).collect();
+            Some((Chooser::new(seed, &members).ok()?, hops))
+        };
+        Some(Draw {
+            sites: Chooser::new(seed, &sites).ok()?,
+            within: by_site.iter().map(within).collect::<Option<_>>()?,
         })
-        .collect();
-    Chooser::new(seed, &members).ok()
+    }
+
+    #[inline]
+    fn choose(&self, connection: u64) -> Option<HopId> {
+        let (targets, hops) = &self.within[self.sites.choose(connection)?];
+        Some(hops[targets.choose(connection)?])
+    }
+}
+
+/// Makes weights up to `heaviest` ones of 16 bits; what has a weight keeps one.
+fn scale(heaviest: u32) -> impl Fn(u32) -> u16 {
+    let surplus = (u32::BITS - heaviest.leading_zeros()).saturating_sub(u16::BITS);
+    move |weight| (weight >> surplus).max(weight.min(1)) as u16
 }
 
 fn identity_hash(seed: [u8; 16], identity: &str) -> u64 {
@@ -115,6 +166,7 @@ mod tests {
     fn target(hop: u16, weight: u16, prefixes: &[&str]) -> Target {
         Target {
             hop: HopId(hop),
+            site: "here".to_string(),
             identity: format!("instance-{hop}"),
             weight,
             prefixes: prefixes
@@ -154,6 +206,32 @@ mod tests {
         assert_eq!(shares(&targets, "10.1.2.3"), [0, 10_000, 0, 0]);
         assert_eq!(shares(&targets, "10.2.2.3"), [10_000, 0, 0, 0]);
         assert_eq!(shares(&targets, "192.0.2.1"), [0, 0, 10_000, 0]);
+    }
+
+    /// What a forwarder of the site sees, and what one elsewhere sees: both choose the same site, by its whole weight.
+    #[test]
+    fn a_site_is_the_same_choice_whether_its_targets_are_seen_or_its_forwarders() {
+        let at = |hop, site: &str, weight| Target {
+            site: site.to_string(),
+            ..target(hop, weight, &[])
+        };
+        let inside = [
+            at(0, "here", 30_000),
+            at(1, "here", 60_000),
+            at(2, "there", 45_000),
+        ];
+        let outside = [at(3, "here", 30_000), at(4, "there", 15_000)];
+        let [inside, outside] =
+            [inside.to_vec(), outside.to_vec()].map(|list| Targets::new([7; 16], list).unwrap());
+        let mut here = 0;
+        for connection in 0..10_000u64 {
+            let hash = connection.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let destination = || "192.0.2.1".parse().unwrap();
+            let chosen = [&inside, &outside].map(|list| list.choose(hash, destination).unwrap());
+            assert_eq!(chosen[0] == HopId(2), chosen[1] == HopId(4));
+            here += usize::from(chosen[1] == HopId(3));
+        }
+        assert!((6400..6900).contains(&here), "{here}");
     }
 
     #[test]

@@ -57,6 +57,20 @@ pub fn share(opened: &HashMap<u32, Vec<String>>, name: &str) -> f64 {
     using as f64 / opened.len() as f64
 }
 
+/// Where a connection's first VNF is says nothing about where its second one is.
+#[test]
+fn sites_are_drawn_anew_for_each_vnf() {
+    let vnf = |names: [&str; 2]| vec![instance(1, names[0], 100), instance(2, names[1], 100)];
+    let vnfs = vec![vnf(["a", "b"]), vnf(["c", "d"])];
+    let mut network = Network::new(Plan::new(3, chain(0, vnfs, 0)));
+    let opened = open(&mut network, 0..2000);
+    for pair in [["a", "c"], ["a", "d"], ["b", "c"], ["b", "d"]] {
+        let using = opened.values().filter(|visited| **visited == pair).count();
+        assert!((425..575).contains(&using), "{pair:?}: {using} of 500");
+    }
+    network.assert_no_drops();
+}
+
 #[test]
 fn old_connections_keep_their_instances_and_new_ones_follow_new_weights() {
     let vnfs = vec![

@@ -23,7 +23,12 @@ fn connection(number: u32) -> FiveTuple {
 /// One customer whose VNF has three instances at one site, and forwarders whose tables are as small as can be.
 fn network() -> Network {
     let vnfs = ["a", "b", "c"].map(|name| instance(1, name, 100)).to_vec();
-    let mut network = Network::new(Plan::new(2, chain(0, vec![vnfs], 1)));
+    small(Plan::new(2, chain(0, vec![vnfs], 1)))
+}
+
+/// A network whose forwarders have the smallest tables.
+fn small(plan: Plan) -> Network {
+    let mut network = Network::new(plan);
     let small = Settings {
         memory_v4: 4096 * 64,
         memory_v6: 4096 * 192,
@@ -98,6 +103,22 @@ fn a_full_table_drops_nothing_and_both_directions_agree() {
         "packet by packet"
     );
     assert_eq!(network.event("flow_new"), new, "none of them is new again");
+    network.assert_no_drops();
+}
+
+/// The ingress site sees its own instance and the other sites, the egress site its own and the others: they draw the same site.
+#[test]
+fn both_directions_agree_without_entries_where_a_vnf_is_at_several_sites() {
+    let everywhere = [(0, "a", 100), (1, "b", 50), (1, "c", 100), (2, "d", 70)];
+    let vnf = everywhere.map(|(site, name, weight)| instance(site, name, weight));
+    let mut network = small(Plan::new(3, chain(0, vec![vnf.to_vec()], 2)));
+    let opened = open(&mut network, 0..CONNECTIONS);
+    assert!(network.event("flow_table_full_hashed") > u64::from(CONNECTIONS));
+    for (_, name, weight) in everywhere {
+        let share = opened.values().filter(|visited| *visited == name).count() as f64;
+        let due = f64::from(CONNECTIONS * weight) / 320.0;
+        assert!((share / due - 1.0).abs() < 0.05, "{name}: {share} of {due}");
+    }
     network.assert_no_drops();
 }
 

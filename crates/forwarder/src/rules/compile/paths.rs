@@ -5,7 +5,7 @@ use crate::registry::{HopName, PlaceId, PlaceName};
 use crate::rules::error::RuleError;
 use crate::rules::fields::{Result, each, even_label, label, prefix};
 use crate::rules::{AttachmentKind, AttachmentState, Context, End, Hop, Path, Place, Stage};
-use crate::targets::{Target, Targets};
+use crate::targets::{Target, Targets, seed_for};
 use contracts::forwarder as contract;
 use wire::Label;
 use wire::nsh::ServicePathIdentifier;
@@ -159,14 +159,22 @@ impl Compiler<'_> {
             vnf_count: path.vnf_count as u8,
             customer: path.customer.clone(),
             chain: path.chain.clone(),
-            downstream: self.end(&format!("{field}.downstream"), stage.downstream.as_ref())?,
-            upstream: self.end(&format!("{field}.upstream"), stage.upstream.as_ref())?,
+            downstream: self.end(
+                &format!("{field}.downstream"),
+                stage.number,
+                stage.downstream.as_ref(),
+            )?,
+            upstream: self.end(
+                &format!("{field}.upstream"),
+                stage.number - 1,
+                stage.upstream.as_ref(),
+            )?,
         };
         *slot(&mut self.rules.places, place.index()) = Some(Place::Stage(Box::new(compiled)));
         Ok(place)
     }
 
-    fn end(&self, field: &str, end: Option<&contract::StageEnd>) -> Result<End> {
+    fn end(&self, field: &str, element: u32, end: Option<&contract::StageEnd>) -> Result<End> {
         let (mut local, mut remote) = (Vec::new(), Vec::new());
         for (index, target) in end.iter().flat_map(|end| &end.local).enumerate() {
             let field = format!("{field}.local[{index}]");
@@ -188,7 +196,7 @@ impl Compiler<'_> {
                 &target.prefixes,
             )?);
         }
-        let seed = self.rules.selection_seed;
+        let seed = seed_for(self.rules.selection_seed, element);
         let targets = |list| {
             Targets::new(seed, list).ok_or_else(|| RuleError::new(field, "too many targets"))
         };
@@ -217,8 +225,13 @@ impl Compiler<'_> {
             Some(Hop::Peer(peer)) => !peer.alive || peer.away,
             _ => false,
         };
+        let site = match name {
+            HopName::Peer(id) => id.split('/').next().unwrap_or_default(),
+            _ => &self.rules.site,
+        };
         Ok(Target {
             hop: *hop,
+            site: site.to_string(),
             identity: identity.clone(),
             weight: if keeps_only { 0 } else { weight },
             prefixes: each(field, "prefixes", prefixes, prefix)?,
