@@ -13,7 +13,8 @@ pub struct Arguments {
     flags: Vec<String>,
 }
 
-fn refuse(option: &str, reason: Reason, message: impl Into<String>) -> InputError {
+/// A refusal of an option, by its name.
+pub fn refuse(option: &str, reason: Reason, message: impl Into<String>) -> InputError {
     InputError::new(option, reason, message).in_source("command line")
 }
 
@@ -38,6 +39,13 @@ impl Arguments {
                     let value = inline.or_else(|| rest.next().cloned());
                     let value =
                         value.ok_or_else(|| refuse(name, Reason::MissingField, "needs a value"))?;
+                    if value.is_empty() {
+                        return Err(refuse(
+                            name,
+                            Reason::MissingField,
+                            "is given an empty value",
+                        ));
+                    }
                     if arguments.values.insert(name.to_owned(), value).is_some() {
                         return Err(refuse(name, Reason::Duplicate, "is given twice"));
                     }
@@ -101,6 +109,27 @@ impl Arguments {
     pub fn optional_number(&self, name: &str, least: f64) -> Result<Option<f64>, InputError> {
         let number = |_| self.number(name, least);
         self.given(name).map(number).transpose()
+    }
+
+    /// A number above zero; none where it is not given.
+    pub fn optional_positive(&self, name: &str) -> Result<Option<f64>, InputError> {
+        match self.optional_number(name, 0.0)? {
+            Some(number) if number <= 0.0 => {
+                Err(refuse(name, Reason::OutOfRange, "must be above 0"))
+            }
+            number => Ok(number),
+        }
+    }
+
+    /// A share between 0 and 1; none where it is not given.
+    pub fn optional_share(&self, name: &str) -> Result<Option<f64>, InputError> {
+        match self.optional_number(name, 0.0)? {
+            Some(number) if number > 1.0 => {
+                let message = format!("{number} is no share; it must be at most 1");
+                Err(refuse(name, Reason::OutOfRange, message))
+            }
+            share => Ok(share),
+        }
     }
 
     /// A whole number of at least `least`.

@@ -222,7 +222,7 @@ Ctrl-C ends a solve with its best certified answer.
                 needed(
                     "--new-sites",
                     "VNF=N,...",
-                    "number of further sites for each VNF named, *=N for all",
+                    "number of further sites for each VNF named, *=N for all others",
                 ),
                 flag(
                     "--ignore-capacity",

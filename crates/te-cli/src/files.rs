@@ -39,10 +39,17 @@ pub fn document(path: &str) -> Result<Value, InputError> {
     parse(open(path)?).map_err(|e| e.in_source(path))
 }
 
-/// Reads a text file.
+/// Largest topology that is read; 40 000 demands take one megabyte.
+const LARGEST_TEXT: u64 = 64 << 20;
+
+/// Reads a topology or its demands.
 pub fn text(path: &str) -> Result<String, InputError> {
     let mut text = String::new();
-    match open(path)?.read_to_string(&mut text) {
+    match open(path)?.take(LARGEST_TEXT + 1).read_to_string(&mut text) {
+        Ok(count) if count as u64 > LARGEST_TEXT => {
+            let message = format!("larger than {} MB: this is no topology", LARGEST_TEXT >> 20);
+            Err(InputError::new("", Reason::Unreadable, message).in_source(path))
+        }
         Ok(_) => Ok(text),
         Err(e) => Err(
             InputError::new("", Reason::Unreadable, format!("cannot read: {e}")).in_source(path),

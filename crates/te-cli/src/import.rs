@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use te::error::{Error, InputError, Reason};
 use te::generate::{Division, Options, generate};
-use te::import::{Defaults, Notes, add_demands, graphml, repetita, repetita_demands, sndlib};
+use te::import::{
+    Defaults, Notes, add_demands, graphml, note_nodes_without_demand, repetita, repetita_demands,
+    sndlib,
+};
 use te::model::Model;
 
 use crate::arguments::Arguments;
@@ -45,9 +48,8 @@ fn tell(arguments: &Arguments, path: &str, notes: &Notes) {
 }
 
 fn defaults(arguments: &Arguments) -> Result<Defaults, InputError> {
-    let bandwidth = arguments.optional_number("--default-bandwidth", 0.0)?;
     Ok(Defaults {
-        bandwidth_mbps: bandwidth.filter(|b| *b > 0.0),
+        bandwidth_mbps: arguments.optional_positive("--default-bandwidth")?,
         latency_ms: arguments.optional_number("--default-latency", 0.0)?,
     })
 }
@@ -71,6 +73,7 @@ fn read(
     if let (Ok(model), Some(file)) = (&model, demands) {
         let text = files::text(file)?;
         traffic = repetita_demands(&text, model.nodes.len()).map_err(|e| e.in_source(file))?;
+        note_nodes_without_demand(model, &traffic, notes);
     }
     if let Ok(model) = &mut model {
         add_demands(model, &traffic, notes);

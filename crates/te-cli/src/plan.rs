@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use te::error::{Error, InputError, Reason};
 use te::model::Model;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, refuse};
 use crate::files;
 use crate::progress::watched;
 use crate::solve::options;
@@ -33,12 +33,11 @@ pub fn placement(arguments: &Arguments) -> Result<ExitCode, Error> {
     finish(arguments, &plan.model, &te::plan::write::placement(&plan)?)
 }
 
-/// `vnf=N,vnf=N`, or `*=N` for all.
+/// `vnf=N,vnf=N`, and `*=N` for all that are not named.
 fn new_sites(model: &Model, text: &str) -> Result<Vec<usize>, InputError> {
-    let refuse = |reason, message: String| {
-        Err(InputError::new("--new-sites", reason, message).in_source("command line"))
-    };
-    let mut counts = vec![0; model.vnfs.len()];
+    let refuse = |reason, message: String| Err(refuse("--new-sites", reason, message));
+    let mut all = None;
+    let mut counts = vec![None; model.vnfs.len()];
     for part in text.split(',') {
         let Some((vnf, count)) = part.split_once('=') else {
             return refuse(Reason::Syntax, format!("'{part}' is not of the form vnf=N"));
@@ -49,21 +48,22 @@ fn new_sites(model: &Model, text: &str) -> Result<Vec<usize>, InputError> {
                 format!("'{count}' is no number of sites"),
             );
         };
-        if vnf == "*" {
-            counts.fill(count);
-            continue;
-        }
-        match model.vnfs.iter().position(|v| v.id == vnf) {
-            Some(index) => counts[index] = count,
+        let named = match model.vnfs.iter().position(|v| v.id == vnf) {
+            _ if vnf == "*" => &mut all,
+            Some(index) => &mut counts[index],
             None => {
                 return refuse(
                     Reason::DanglingReference,
                     format!("there is no VNF '{vnf}' in this model"),
                 );
             }
+        };
+        if named.replace(count).is_some() {
+            return refuse(Reason::Duplicate, format!("'{vnf}' is given twice"));
         }
     }
-    Ok(counts)
+    let count = |named: Option<usize>| named.or(all).unwrap_or(0);
+    Ok(counts.into_iter().map(count).collect())
 }
 
 fn finish(arguments: &Arguments, model: &Model, text: &str) -> Result<ExitCode, Error> {

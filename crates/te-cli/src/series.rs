@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use te::error::{Error, InputError};
+use te::error::{Error, InputError, Reason};
 use te::lp;
 use te::model::Model;
 use te::series::{self, Matrix};
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, refuse};
 use crate::files;
 use crate::progress::watched;
 
@@ -16,6 +16,10 @@ use crate::progress::watched;
 pub fn matrices(list: &str, model: &Model) -> Result<Vec<Matrix>, InputError> {
     let mut matrices = Vec::new();
     for path in list.split(',') {
+        if path.is_empty() {
+            let message = format!("'{list}' has an empty file name");
+            return Err(refuse("--demands", Reason::MissingField, message));
+        }
         let name = Path::new(path)
             .file_stem()
             .map_or(path.into(), |stem| stem.to_string_lossy());
@@ -33,9 +37,7 @@ pub fn solve(
     options: &lp::Options,
 ) -> Result<ExitCode, Error> {
     let matrices = matrices(arguments.required("--demands")?, model)?;
-    let max_change = arguments
-        .optional_number("--max-change", 0.0)?
-        .unwrap_or(0.0);
+    let max_change = arguments.optional_share("--max-change")?.unwrap_or(0.0);
     let solved = watched(arguments, |monitor| {
         series::solve(model, &matrices, max_change, options, monitor)
     })?;

@@ -20,7 +20,7 @@ use futures_util::StreamExt;
 use te::error::{Error, InputError, Reason};
 use te::online::Worker;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, refuse};
 use crate::solve::options;
 use bus::Bus;
 
@@ -55,14 +55,19 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let failed = |message: String| {
         Error::Input(InputError::new("", Reason::Unreadable, message).in_source("serve"))
     };
-    let path = arguments.given("--credentials");
-    let path = path.ok_or_else(|| {
-        failed("--credentials FILE is needed: the site writes optimiser.default.json".into())
+    let path = arguments.given("--credentials").ok_or_else(|| {
+        let message = "is missing; the site writes optimiser.default.json";
+        refuse("--credentials", Reason::MissingField, message)
     })?;
     let name = arguments
         .given("--name")
         .map_or_else(|| format!("te-{}", std::process::id()), str::to_owned);
-    let credentials = Credentials::read(Path::new(path)).map_err(|e| failed(e.to_string()))?;
+    let credentials = Credentials::read(Path::new(path)).map_err(|e| {
+        // The error begins with the file itself.
+        let text = e.to_string();
+        let message = text.strip_prefix(&format!("{path}: ")).unwrap_or(&text);
+        InputError::new("", Reason::Unreadable, message).in_source(path)
+    })?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()

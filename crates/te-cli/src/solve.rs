@@ -10,7 +10,7 @@ use te::lp::{self, Fit};
 use te::model::Model;
 use te::solution::{Objective, Solution};
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, refuse};
 use crate::files;
 use crate::progress::watched;
 use crate::{series, survive};
@@ -104,9 +104,7 @@ type Beyond = fn(&Arguments, &Model, &lp::Options) -> Result<ExitCode, Error>;
 
 /// What solves for several states at once, where options ask for it: it is exact and maximises the factor.
 fn beyond_one_state(arguments: &Arguments) -> Result<Option<Beyond>, InputError> {
-    let refuse = |option: &str, message: &str| {
-        Err(InputError::new(option, Reason::Contradiction, message).in_source("command line"))
-    };
+    let refuse = |option: &str, message: &str| Err(refuse(option, Reason::Contradiction, message));
     let (option, solve): (&str, Beyond) =
         match (arguments.given("--survive"), arguments.given("--demands")) {
             (None, None) => {
@@ -135,12 +133,19 @@ fn beyond_one_state(arguments: &Arguments) -> Result<Option<Beyond>, InputError>
     Ok(Some(solve))
 }
 
+/// More threads than this have nothing to share.
+const MOST_THREADS: usize = 64;
+
 /// The exact solver's options. The seed is accepted for symmetry: no algorithm draws random numbers.
 pub fn options(arguments: &Arguments) -> Result<lp::Options, Error> {
     arguments.optional_count("--seed", 0)?;
     let threads = match arguments.optional_count("--threads", 1)? {
-        Some(threads) => threads.min(64) as usize,
-        None => std::thread::available_parallelism().map_or(1, |n| n.get().min(64)),
+        Some(threads) if threads > MOST_THREADS as u64 => {
+            let message = format!("'{threads}' is above {MOST_THREADS}");
+            return Err(refuse("--threads", Reason::OutOfRange, message).into());
+        }
+        Some(threads) => threads as usize,
+        None => std::thread::available_parallelism().map_or(1, |n| n.get().min(MOST_THREADS)),
     };
     Ok(lp::Options {
         gap: arguments.number("--gap", 1e-9)?,

@@ -527,3 +527,61 @@ fn real_files_have_the_figures_of_their_readme() {
     let total: f64 = native.chains.iter().map(|c| c.demand_mbps()).sum();
     assert!((total - 3_000_002.0).abs() < 0.5, "{total}");
 }
+
+/// What no topology is: the text that is repeated, how many bytes of it, and what is said.
+const BEYOND_REASON: [(&str, &str, usize, &str); 8] = [
+    ("<graphml><graph>", "<a>", 50 << 20, "nested more than 32"),
+    ("<graphml ", "a='' ", 50 << 20, "more than 32 attributes"),
+    (
+        "<graphml>",
+        "<a xmlns:b='c'/>",
+        50 << 20,
+        "more than 64 namespaces",
+    ),
+    ("<graphml>", "<a/>", 50 << 20, "tags and attributes"),
+    ("<graphml>", " ", 65 << 20, "larger than 64 MB"),
+    ("NODES (\n", "a\n", 50 << 20, "more than 2000000 lines"),
+    ("NODES 9\n", "a\n", 50 << 20, "more than 2000000 lines"),
+    ("{\"nodes\":", "[", 50 << 20, "nested deeper"),
+];
+
+/// With at most a gigabyte of address space, program included.
+#[test]
+fn what_is_no_topology_is_refused_in_bounded_memory() {
+    let directory = Directory::new("beyond-reason");
+    for (start, repeated, bytes, says) in BEYOND_REASON {
+        let text = format!("{start}{}", repeated.repeat(bytes / repeated.len()));
+        let path = directory.file("a", &text);
+        for command in [
+            "import --graphml",
+            "import --sndlib",
+            "import --repetita",
+            "generate --backbone",
+        ] {
+            let is_meant = match start.as_bytes()[0] {
+                b'<' => !command.contains("repetita"),
+                b'{' => command.contains("generate"),
+                _ => command.contains(if start.contains('(') {
+                    "sndlib"
+                } else {
+                    "repetita"
+                }),
+            };
+            if !is_meant {
+                continue;
+            }
+            let line = format!("{} {command} {path}", env!("CARGO_BIN_EXE_switchboard-te"));
+            let limited = std::process::Command::new("sh")
+                .args(["-c", &format!("ulimit -v 1048576; exec {line}")])
+                .output()
+                .expect("a shell");
+            let said = said(&limited);
+            assert_eq!(
+                limited.status.code(),
+                Some(2),
+                "{command} {start}{repeated}: {said}"
+            );
+            assert!(said.contains(says), "{command} {start}{repeated}: {said}");
+        }
+    }
+}

@@ -71,6 +71,9 @@ impl fmt::Display for InputError {
         if !self.source.is_empty() {
             write!(f, "{}: ", self.source)?;
         }
+        if self.pointer.is_empty() && self.reason == Reason::Unreadable {
+            return f.write_str(&self.message);
+        }
         // The empty pointer is the whole document (RFC 6901 section 5).
         let pointer = if self.pointer.is_empty() {
             "(document)"

@@ -7,7 +7,9 @@
 
 use std::collections::HashMap;
 
-use super::{Change, Defaults, Notes, backbone, latency, note_parallels, note_places, unique};
+use super::{
+    Change, Defaults, Notes, backbone, bounds, latency, note_parallels, note_places, unique,
+};
 use crate::error::{InputError, Reason};
 use crate::model::{Link, Model, Node};
 use roxmltree::{Document, Node as Element, ParsingOptions};
@@ -15,14 +17,33 @@ use roxmltree::{Document, Node as Element, ParsingOptions};
 /// Elements and texts that a topology may have; one of ten thousand nodes and links has some hundred thousand.
 const MOST_ELEMENTS: u32 = 2_000_000;
 
-/// Place of an element, as line and column.
+/// Where the lines of a text begin, so that every element's place is found without reading from the start.
+pub(super) struct Places(Vec<usize>);
+
+impl Places {
+    /// The lines of the text that an element is of.
+    pub(super) fn of(element: &Element<'_, '_>) -> Places {
+        let ends = element.document().input_text().bytes().enumerate();
+        let starts = ends.filter(|(_, byte)| *byte == b'\n').map(|(i, _)| i + 1);
+        Places(std::iter::once(0).chain(starts).collect())
+    }
+
+    /// Place of an element, as line and column in bytes.
+    pub(super) fn place(&self, element: &Element<'_, '_>) -> String {
+        let at = element.range().start;
+        let line = self.0.partition_point(|&start| start <= at);
+        format!("line {line} column {}", at - self.0[line - 1] + 1)
+    }
+}
+
+/// Place of one element, for an error that ends the import.
 pub(super) fn place(element: &Element<'_, '_>) -> String {
-    let position = element.document().text_pos_at(element.range().start);
-    format!("line {} column {}", position.row, position.col)
+    Places::of(element).place(element)
 }
 
 /// Parses XML without entities, so that none can expand without end, and without nesting or lists beyond reason.
 pub(super) fn document(text: &str) -> Result<Document<'_>, InputError> {
+    bounds::xml(text)?;
     let options = ParsingOptions {
         nodes_limit: MOST_ELEMENTS,
         ..ParsingOptions::default()
@@ -192,8 +213,9 @@ fn edges<'a>(
 ) -> Result<Vec<Link>, InputError> {
     let (nodes, index) = (names.nodes, names.index);
     let mut links = Vec::new();
+    let places = Places::of(graph);
     for element in graph.children().filter(|c| c.has_tag_name_local("edge")) {
-        let at = place(&element);
+        let at = places.place(&element);
         let end = |name: &str| -> Result<usize, InputError> {
             let id = element.attribute(name).ok_or_else(|| {
                 InputError::new(&at, Reason::MissingField, format!("an edge needs a {name}"))

@@ -3,6 +3,7 @@
 //! What a file leaves out is not invented: a link without a stated capacity is an error unless the caller gives
 //! one, and a link without coordinates at its ends needs a stated latency. What is left out or changed is noted.
 
+mod bounds;
 mod graphml;
 mod notes;
 mod repetita;
@@ -79,6 +80,21 @@ pub fn add_demands(model: &mut Model, demands: &[Traffic], notes: &mut Notes) {
                 limits: Limits::default(),
             }),
     );
+}
+
+/// Notes nodes that demands of another file do not mention: its numbers are places in the topology's list of nodes, so that many
+/// may tell that it belongs to another topology.
+pub fn note_nodes_without_demand(model: &Model, demands: &[Traffic], notes: &mut Notes) {
+    let mut is_named = vec![false; model.nodes.len()];
+    for demand in demands {
+        is_named[demand.from] = true;
+        is_named[demand.to] = true;
+    }
+    for (node, is_named) in model.nodes.iter().zip(is_named) {
+        if !is_named {
+            notes.add(Change::NodeWithoutDemand, &node.id);
+        }
+    }
 }
 
 /// Notes nodes of which it is not known where they are.

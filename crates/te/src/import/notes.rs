@@ -32,6 +32,8 @@ pub enum Change {
     DefaultBandwidth,
     /// A link whose bandwidth is its largest module.
     LargestModule,
+    /// A node that demands of another file do not mention.
+    NodeWithoutDemand,
     /// A demand of nothing.
     NoDemand,
     /// A demand from a node to itself.
@@ -57,6 +59,9 @@ impl Change {
             }
             Change::DefaultBandwidth => "links without capacity given --default-bandwidth",
             Change::LargestModule => "links without installed capacity given their largest module",
+            Change::NodeWithoutDemand => {
+                "nodes that --demands do not mention, by place in the list of nodes"
+            }
             Change::NoDemand => "demands of zero left out",
             Change::SelfDemand => "demands from a node to itself left out",
         }

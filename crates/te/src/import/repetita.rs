@@ -5,7 +5,8 @@
 //! not help and the stated delay (µs) is used if it is above zero, else the default.
 
 use super::{
-    Change, Defaults, Notes, Traffic, backbone, latency, note_parallels, note_places, unique,
+    Change, Defaults, Notes, Traffic, backbone, bounds, latency, note_parallels, note_places,
+    unique,
 };
 use crate::error::{InputError, Reason};
 use crate::model::{Link, Model, Node};
@@ -94,6 +95,7 @@ fn node(line: usize, words: &[&str], column: usize, nodes: usize) -> Result<usiz
 /// # Errors
 /// The first mistake, with its line.
 pub fn repetita(text: &str, defaults: &Defaults, notes: &mut Notes) -> Result<Model, InputError> {
+    bounds::lines(text)?;
     let lines = Lines::of(text);
     let mut labels = Vec::new();
     let mut coordinates = Vec::new();
@@ -173,6 +175,7 @@ pub fn repetita(text: &str, defaults: &Defaults, notes: &mut Notes) -> Result<Mo
 /// # Errors
 /// As [`repetita`].
 pub fn repetita_demands(text: &str, nodes: usize) -> Result<Vec<Traffic>, InputError> {
+    bounds::lines(text)?;
     let lines = Lines::of(text);
     let mut demands = Vec::new();
     for (line, words) in lines.section("DEMANDS")? {

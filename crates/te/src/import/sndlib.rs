@@ -5,9 +5,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::graphml::{Local, document, place};
+use super::graphml::{Local, Places, document, place};
 use super::{
-    Change, Defaults, Notes, Traffic, backbone, latency, note_parallels, note_places, unique,
+    Change, Defaults, Notes, Traffic, backbone, bounds, latency, note_parallels, note_places,
+    unique,
 };
 use crate::error::{InputError, Reason};
 use crate::model::{Link, Model, Node};
@@ -145,6 +146,7 @@ fn native(
     defaults: &Defaults,
     notes: &mut Notes,
 ) -> Result<(Model, Vec<Traffic>), InputError> {
+    bounds::lines(text)?;
     let mut nodes = Vec::new();
     for (place, words) in section(text, "NODES")? {
         let x = number(word(&words, 2, &place)?, &place, "coordinate")?;
@@ -214,6 +216,7 @@ fn xml(
 ) -> Result<(Model, Vec<Traffic>), InputError> {
     let document = document(text)?;
     let root = document.root_element();
+    let places = Places::of(&root);
     let list = |path: &[&str], name: &'static str| -> Result<Vec<Element<'_, '_>>, InputError> {
         let parent = child(&root, path).ok_or_else(|| {
             InputError::new(
@@ -234,7 +237,7 @@ fn xml(
     };
     let mut nodes = Vec::new();
     for element in list(&["networkStructure", "nodes"], "node")? {
-        let at = place(&element);
+        let at = places.place(&element);
         let x = number(text_at(&element, &["coordinates", "x"])?, &at, "coordinate")?;
         let y = number(text_at(&element, &["coordinates", "y"])?, &at, "coordinate")?;
         nodes.push(node(id(&element)?, x, y, notes));
@@ -242,7 +245,7 @@ fn xml(
     let names = Names::of(&nodes, "<nodes>")?;
     let mut stated = Vec::new();
     for element in list(&["networkStructure", "links"], "link")? {
-        let at = place(&element);
+        let at = places.place(&element);
         let installed = match child(&element, &["preInstalledModule", "capacity"]) {
             Some(capacity) => number(capacity.text().unwrap_or("").trim(), &at, "capacity")?,
             None => 0.0,
@@ -271,7 +274,7 @@ fn xml(
     }
     let mut demands = Vec::new();
     for element in list(&["demands"], "demand")? {
-        let at = place(&element);
+        let at = places.place(&element);
         demands.push(Traffic {
             from: names.find(text_at(&element, &["source"])?, &at)?,
             to: names.find(text_at(&element, &["target"])?, &at)?,
