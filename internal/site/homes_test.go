@@ -337,3 +337,47 @@ func TestWhoTookOverIsFoundOverSeveral(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+// TestConnectionsAreHandedOverBeforeAndAfterAThingMoves: the new home takes over when it has had time to prepare and has the old one's
+// connections; the old one serves for a while, and until those that began in between have been handed over too.
+func TestConnectionsAreHandedOverBeforeAndAfterAThingMoves(t *testing.T) {
+	s := testSwitchboard("f1", "f2")
+	s.live("f1", "f2")
+	s.observe("a")
+	thing, way, ctx := Thing{Instance: "a"}, route{"f1", "f2"}, context.Background()
+	for name, c := range map[string]struct {
+		role       Role
+		since      time.Duration // how long ago its role began
+		handedOver bool          // since then
+		goesOn     bool
+	}{
+		"prepares, has nothing yet":       {role: Preparing, since: 2 * preparingTime},
+		"prepares, has had no time":       {role: Preparing, since: preparingTime / 2, handedOver: true},
+		"prepared":                        {role: Preparing, since: 2 * preparingTime, handedOver: true, goesOn: true},
+		"passes, others began in between": {role: Passing, since: 2 * passingTime},
+		"passes, others may not follow":   {role: Passing, since: passingTime / 2, handedOver: true},
+		"passed":                          {role: Passing, since: 2 * passingTime, handedOver: true, goesOn: true},
+	} {
+		begun := time.Now().Add(-c.since)
+		copies := &copying{running: true, asked: begun, done: begun.Add(-time.Millisecond)}
+		if c.handedOver {
+			copies.done = begun.Add(time.Millisecond)
+		}
+		s.state.copies[way] = copies
+		at, who := newHome("f1"), "f2"
+		if c.role == Passing {
+			at, who = newHome("f2"), "f1"
+		}
+		at.visitors[who] = &visitor{role: c.role, since: begun}
+		var changed bool
+		if c.role == Passing {
+			changed = s.dismiss(ctx, at, "f1")
+		} else {
+			changed = s.approach(ctx, thing, at, "f2")
+		}
+		moved := at.visitors[who] == nil
+		if changed != c.goesOn || moved != c.goesOn {
+			t.Errorf("%s: changed %v, at %s with %v", name, changed, at.forwarder, at.visitors)
+		}
+	}
+}
