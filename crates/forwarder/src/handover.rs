@@ -107,20 +107,28 @@ enum Handed<F> {
     Heard(Box<(u32, Heard)>),
 }
 
-/// The way to another worker.
+/// How many frames are in a ring. On lines of the cache of its own: those of other rings change as often.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct UnderWay(AtomicUsize);
+
+/// The way to another worker. Both ends remember how far the ring is, and write that at every look: on lines of the cache of their
+/// own, as one thread makes those of all workers.
+#[repr(align(128))]
 struct Line<F> {
     ring: Producer<Handed<F>>,
     /// Frames in the ring.
-    under_way: Arc<AtomicUsize>,
+    under_way: Arc<UnderWay>,
     /// What is put into the ring at the end of the round.
     waiting: Vec<Handed<F>>,
     bell: Arc<Bell>,
 }
 
 /// The other end of another worker's [`Line`].
+#[repr(align(128))]
 struct Source<F> {
     ring: Consumer<Handed<F>>,
-    under_way: Arc<AtomicUsize>,
+    under_way: Arc<UnderWay>,
 }
 
 /// A worker's ways to and from all others.
@@ -169,7 +177,7 @@ impl<F: Frame> Handover<F> {
             for to in 0..workers {
                 let line = (from != to).then(|| {
                     let (ring, other_end) = RingBuffer::new(RING);
-                    let under_way = Arc::new(AtomicUsize::new(0));
+                    let under_way = Arc::new(UnderWay::default());
                     all[to].from.push(Source {
                         ring: other_end,
                         under_way: under_way.clone(),
@@ -304,7 +312,7 @@ impl<F: Frame> Handover<F> {
             }
         }
         if taken > 0 {
-            source.under_way.fetch_sub(taken, Ordering::Relaxed);
+            source.under_way.0.fetch_sub(taken, Ordering::Relaxed);
         }
         total
     }
@@ -380,7 +388,7 @@ impl<F: Frame> Handover<F> {
 impl<F> Line<F> {
     fn flush(&mut self, counters: &mut Counters) {
         // Only this side adds to it, so that there is no less room than this.
-        let mut room = RING.saturating_sub(self.under_way.load(Ordering::Relaxed));
+        let mut room = RING.saturating_sub(self.under_way.0.load(Ordering::Relaxed));
         let mut added = 0;
         for mut item in self.waiting.drain(..) {
             let (mut count, mut steered) = (0, 0);
@@ -397,7 +405,7 @@ impl<F> Line<F> {
                 steered = count as u64;
             }
             // What the other side takes away must have been added before.
-            self.under_way.fetch_add(count, Ordering::Relaxed);
+            self.under_way.0.fetch_add(count, Ordering::Relaxed);
             match self.ring.push(item) {
                 Ok(()) => {
                     counters.events_add(Event::HandedOver, steered);
@@ -405,7 +413,7 @@ impl<F> Line<F> {
                     added += 1;
                 }
                 Err(PushError::Full(item)) => {
-                    self.under_way.fetch_sub(count, Ordering::Relaxed);
+                    self.under_way.0.fetch_sub(count, Ordering::Relaxed);
                     match item {
                         Handed::Heard(_) => counters.event(Event::NeighbourUntold),
                         _ => counters.lost(Drop::HandoverFull, count as u64),
