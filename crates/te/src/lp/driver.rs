@@ -98,7 +98,7 @@ pub fn solve_with_prices(
         return Err(Infeasible::unbounded());
     }
     solver.rounds(|s| s.gap() <= options.gap);
-    solver.limit_routes();
+    solver.limit_routes(model);
     if objective != Objective::Scale && solver.quick_is_better() {
         return Ok(solver.give_quick());
     }
@@ -139,7 +139,7 @@ pub fn expand(
     }
     solver.restricted.add_row(instance.rows());
     solver.rounds(|s| s.gap() <= options.gap);
-    solver.limit_routes();
+    solver.limit_routes(model);
     solver.thin_out();
     let shares = solver.expansion.take().map(|e| e.best).unwrap_or_default();
     Ok((solver.finish(), shares))

@@ -3,7 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::heuristic::{self, Heuristic};
 use crate::instance::{Commodity, Route};
+
+/// How much a route of the optimum counts beside those of SB-DP.
+const SECOND: f64 = 1e-3;
 
 /// Whether a route lies between a commodity's ends.
 fn joins(instance: &Instance, commodity: &Commodity, route: &Route) -> bool {
@@ -13,18 +17,39 @@ fn joins(instance: &Instance, commodity: &Commodity, route: &Route) -> bool {
 
 impl Solver<'_> {
     /// Holds chains to their number of routes: each keeps those that carry most in the optimum, and the rest is solved
-    /// anew around them. The bound stays that of the problem without the limit, which is valid and may be loose.
-    pub(super) fn limit_routes(&mut self) {
+    /// anew around them; or, where that is better, those that SB-DP gives it and what the optimum uses most besides. The
+    /// bound stays that of the problem without the limit, which is valid and may be loose.
+    pub(super) fn limit_routes(&mut self, model: &Model) {
         // Without any routing there is nothing to hold to a limit.
         if self.instance.max_routes.is_empty() || self.value.is_infinite() {
             return;
         }
-        let allowed = self.most_used();
-        let x = self.restrict(&self.best, &allowed);
-        let interior = self
-            .interior
-            .take()
-            .map(|(x, _)| self.restrict(&x, &allowed));
+        let optimum = self.best.clone();
+        let interior = self.interior.take().map(|(x, _)| x);
+        self.hold_to(&optimum, &optimum, interior);
+        if self.gap() <= self.options.gap || self.should_stop() || self.expansion.is_some() {
+            return;
+        }
+        let Some(whole) = self.few_routes(model) else {
+            return;
+        };
+        let (value, best) = (self.value, std::mem::take(&mut self.best));
+        // Routes of SB-DP come before all others.
+        let mut ranking = whole.clone();
+        for (rank, x) in ranking.iter_mut().zip(&optimum) {
+            *rank += SECOND * x;
+        }
+        self.hold_to(&ranking, &whole, Some(whole.clone()));
+        if value <= self.value {
+            (self.value, self.best) = (value, best);
+        }
+    }
+
+    /// Lets chains with a limit keep the routes with the largest shares in `ranking`, and solves anew from a start.
+    fn hold_to(&mut self, ranking: &[f64], start: &[f64], interior: Option<Vec<f64>>) {
+        let allowed = self.most_used(ranking);
+        let x = self.restrict(start, &allowed);
+        let interior = interior.map(|x| self.restrict(&x, &allowed));
         let largest = |s: &Self, x: &[f64]| s.utilization(x).into_iter().fold(0.0, f64::max);
         self.interior = interior
             .map(|x| (x.clone(), largest(self, &x)))
@@ -39,11 +64,31 @@ impl Solver<'_> {
         }
     }
 
+    /// SB-DP's routing, which keeps the limits, as shares of columns; none where it leaves what must be carried.
+    fn few_routes(&mut self, model: &Model) -> Option<Vec<f64>> {
+        let found = if self.is_scale() {
+            let (rest, quiet) = (
+                self.clock.share(self.options, 1),
+                Monitor {
+                    report: None,
+                    ..*self.monitor
+                },
+            );
+            let (dp, objective) = (Heuristic::Dp, Objective::Scale);
+            heuristic::solve(model, self.instance, dp, objective, &rest, &quiet).ok()?
+        } else {
+            self.quick.clone()?
+        };
+        let mut shares = (!found.leaves_demand(self.instance)).then(|| self.columns_of(&found))?;
+        shares.resize(self.columns.len(), 0.0);
+        Some(shares)
+    }
+
     /// The columns that may stay: for chains with a limit those of the routes that carry most, as many as they may have;
     /// for others all. Every commodity of a chain gets a column for each of the chain's routes between its ends.
-    fn most_used(&mut self) -> Vec<bool> {
+    fn most_used(&mut self, ranking: &[f64]) -> Vec<bool> {
         let kept: Vec<(u32, Vec<Route>)> = self
-            .carried_routes()
+            .carried_routes(ranking)
             .into_iter()
             .map(|(chain, list)| (chain, self.heaviest(chain, list)))
             .collect();
@@ -71,10 +116,10 @@ impl Solver<'_> {
         allowed
     }
 
-    /// The routes of the best routing for every chain with a limit, with the demand that each carries.
-    fn carried_routes(&self) -> BTreeMap<u32, Vec<(Route, f64)>> {
+    /// The routes of a routing for every chain with a limit, with the demand that each carries.
+    fn carried_routes(&self, x: &[f64]) -> BTreeMap<u32, Vec<(Route, f64)>> {
         let mut carried: BTreeMap<u32, Vec<(Route, f64)>> = BTreeMap::new();
-        for (column, &x) in self.best.iter().enumerate().filter(|(_, x)| **x > 0.0) {
+        for (column, &x) in x.iter().enumerate().filter(|(_, x)| **x > 0.0) {
             let commodity = &self.instance.commodities[self.columns.commodity[column] as usize];
             let Some(route) = self.columns.route(column) else {
                 continue;
