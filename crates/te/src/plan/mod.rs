@@ -5,5 +5,6 @@ pub mod cloud;
 mod hops;
 pub mod placement;
 mod relaxation;
+mod repair;
 mod search;
 pub mod write;

@@ -7,15 +7,28 @@
 //! programs gives the total for every site that a VNF's new instance could move to.
 
 use crate::clock::Clock;
-use crate::error::{Constraint, Infeasible};
+use crate::error::{Constraint, Error, Infeasible, NotFound};
 use crate::infeasible::no_route;
 use crate::instance::{Demand, Instance};
-use crate::lp::{self, Monitor, Options, Progress};
+use crate::lp::{self, Fit, Monitor, Options, Progress};
 use crate::model::{Deployment, Model};
 use crate::plan::bound::Bound;
 use crate::plan::relaxation::Relaxation;
-use crate::plan::search::Search;
-use crate::solution::{Objective, Solution, loads, relative_gap};
+use crate::plan::repair::repair;
+use crate::plan::search::{POLISHED, Search};
+use crate::solution::{Objective, Solution, loads, relative_gap, value};
+
+/// Rounds of search, routing and bound.
+const ROUNDS: usize = 3;
+
+/// Placements that may turn out not to carry the demand.
+const MOST_REFUSED: i32 = 6;
+
+/// Factor between the prices of what is full after one refused placement and the next.
+const PRESSURE: f64 = 3.0;
+
+/// Placements that are few enough to try all, in a small model.
+const FEW: usize = 200;
 
 /// A plan and its proof.
 #[derive(Debug, Clone)]
@@ -40,14 +53,14 @@ pub struct PlacementPlan {
 /// otherwise capacities are ignored, and every chain takes its fastest route.
 ///
 /// # Errors
-/// Demands that do not fit, or more new sites than there are.
+/// Demands that no placement carries, or more new sites than there are; that no placement was found.
 pub fn plan(
     model: &Model,
     new_sites: &[usize],
     capacitated: bool,
     options: &Options,
     monitor: &Monitor<'_>,
-) -> Result<PlacementPlan, Infeasible> {
+) -> Result<PlacementPlan, Error> {
     let clock = Clock::new(options, monitor);
     let (extended, candidates) = extend(model, new_sites)?;
     let mut instance = Instance::new(&extended, Demand::Full)?;
@@ -67,7 +80,7 @@ pub fn plan(
         monitor,
         clock: &clock,
     };
-    let (mut solution, placed) = planning.best()?;
+    let (mut solution, placed) = planning.best().map_err(|e| in_fields_of(model, e))?;
     let none = vec![Vec::new(); new_sites.len()];
     let before = planning.evaluate(&none, Known::default());
     solution.seconds = clock.elapsed().as_secs_f64();
@@ -104,6 +117,31 @@ pub fn plan(
     })
 }
 
+/// The same error with the pointers of a model's own fields: a candidate has the capacity of its site.
+fn in_fields_of(model: &Model, error: Error) -> Error {
+    let Error::Infeasible(mut proof) = error else {
+        return error;
+    };
+    for constraint in &mut proof.constraints {
+        let parts: Vec<&str> = constraint.pointer.split('/').collect();
+        let ["", "vnfs", vnf, "deployments", number, "capacity"] = parts[..] else {
+            continue;
+        };
+        let (Ok(vnf), Ok(number)) = (vnf.parse::<usize>(), number.parse::<usize>()) else {
+            continue;
+        };
+        if number < model.vnfs[vnf].deployments.len() {
+            continue;
+        }
+        let site = model
+            .sites
+            .iter()
+            .position(|s| constraint.name.ends_with(&format!(" at site {}", s.id)));
+        constraint.pointer = site.map_or("/sites".into(), |s| format!("/sites/{s}/capacity"));
+    }
+    Error::Infeasible(proof)
+}
+
 /// Value and bound of the plan so far.
 #[derive(Debug, Clone, Copy)]
 struct Known {
@@ -126,6 +164,9 @@ impl Known {
     }
 }
 
+/// The routing of a placement with its bound, and the new sites of each VNF.
+type Placed = (Solution, Vec<Vec<usize>>);
+
 /// A planning problem, and when to stop.
 struct Planning<'a> {
     extended: &'a Model,
@@ -139,18 +180,35 @@ struct Planning<'a> {
 
 impl Planning<'_> {
     /// The best placement that rounds of search, routing and bound lead to: its routing with the bound, and the new sites.
-    fn best(&self) -> Result<(Solution, Vec<Vec<usize>>), Infeasible> {
+    fn best(&self) -> Result<Placed, Error> {
+        if let Some(best) = self.best_of_few()? {
+            return Ok(best);
+        }
         let mut price = vec![0.0; self.instance.rows()];
-        let mut best: Option<(Solution, Vec<Vec<usize>>)> = None;
+        let mut best: Option<Placed> = None;
         let mut known = Known::default();
-        let mut placed = Vec::new();
-        for _ in 0..if self.capacitated { 3 } else { 1 } {
+        let (mut placed, mut refused, mut carried) = (Vec::new(), 0, 0);
+        while carried < if self.capacitated { ROUNDS } else { 1 } {
             let relaxation = Relaxation::new(self.instance, &price);
             let report = || self.report(known);
-            placed = self
+            let found = self
                 .search
                 .improve(&relaxation, &placed, self.clock, &report);
-            let (solution, duals) = self.evaluate(&placed, known)?;
+            placed = repair(self.instance, self.search, found, self.clock)
+                .map_err(|stuck| no_route(self.extended, self.instance, stuck))?;
+            let Ok((solution, duals)) = self.evaluate(&placed, known) else {
+                // This placement does not carry the demand; what is full in it costs more from now on.
+                refused += 1;
+                if !self.capacitated || refused > MOST_REFUSED || self.clock.is_over() {
+                    break;
+                }
+                let pressure = PRESSURE.powi(refused);
+                for (price, dual) in price.iter_mut().zip(self.congestion(&placed)) {
+                    *price += pressure * dual;
+                }
+                continue;
+            };
+            carried += 1;
             let whole = !solution.leaves_demand(self.instance);
             let paid: f64 = price.iter().sum();
             if whole {
@@ -171,9 +229,101 @@ impl Planning<'_> {
                 break;
             }
         }
-        let (mut solution, placed) = best.expect("at least one round");
+        let Some((mut solution, placed)) = best else {
+            return Err(self.none_found());
+        };
         solution.bound = known.bound.is_finite().then_some(known.bound);
         Ok((solution, placed))
+    }
+
+    /// The best of all placements, where they are few and the model is small; none where they are not, or there was not
+    /// the time.
+    ///
+    /// # Errors
+    /// That none of them carries the demand.
+    fn best_of_few(&self) -> Result<Option<Placed>, Error> {
+        let Some(all) = self.search.few_placements(FEW) else {
+            return Ok(None);
+        };
+        if all.len() * self.instance.commodities.len() > POLISHED {
+            return Ok(None);
+        }
+        let (mut best, mut known) = (None, Known::default());
+        let mut bound = f64::INFINITY;
+        let (count, mut refusal) = (all.len(), None);
+        for placed in all {
+            if self.clock.is_over() {
+                return Ok(None);
+            }
+            match self.evaluate(&placed, known) {
+                Ok((solution, _)) if solution.leaves_demand(self.instance) => return Ok(None),
+                Ok((solution, _)) => {
+                    bound = bound.min(solution.bound.unwrap_or(solution.value));
+                    if solution.value < known.value {
+                        known.value = solution.value;
+                        best = Some((solution, placed));
+                    }
+                }
+                Err(proof) => refusal = Some(proof),
+            }
+        }
+        if let Some((solution, _)) = &mut best {
+            solution.bound = Some(bound);
+        } else if let Some(proof) = refusal {
+            // Not before every one was tried is it known that none does; what all together cannot carry says it best.
+            let whole = self.open_proof().unwrap_or(proof);
+            return Err(Infeasible {
+                message: format!("none of the {count} placements serves: {}", whole.message),
+                ..whole
+            }
+            .into());
+        }
+        Ok(best)
+    }
+
+    /// The proof that not even all candidates together carry the demand.
+    fn open_proof(&self) -> Option<Infeasible> {
+        let rest = self.clock.share(self.options, 1);
+        let quiet = Monitor {
+            report: None,
+            ..*self.monitor
+        };
+        match lp::fit(self.extended, self.instance, &rest, &quiet) {
+            Fit::DoesNotFit(proof) => Some(proof),
+            Fit::Fits | Fit::NotKnown => None,
+        }
+    }
+
+    /// No placement was found: because not even all candidates together serve, or for want of a better search.
+    fn none_found(&self) -> Error {
+        match self.open_proof() {
+            Some(proof) => proof.into(),
+            None => NotFound {
+                message: "every placement that was tried leaves a chain without a route or demand without room; all candidates \
+                          together may serve: allow more new sites, or more time"
+                    .into(),
+            }
+            .into(),
+        }
+    }
+
+    /// Prices of what is full in a placement, such that all of them weigh as much as the latency of all demand.
+    fn congestion(&self, placed: &[Vec<usize>]) -> Vec<f64> {
+        let instance = self.closed(placed);
+        let rest = self.clock.share(self.options, 2);
+        let quiet = Monitor {
+            report: None,
+            ..*self.monitor
+        };
+        let (scale, latency) = (Objective::Scale, Objective::Latency);
+        let Ok((solution, mut prices)) =
+            lp::solve_with_prices(self.extended, &instance, scale, &rest, &quiet)
+        else {
+            return vec![0.0; instance.rows()];
+        };
+        let weight = value(&instance, latency, &solution.flows) / prices.iter().sum::<f64>();
+        prices.iter_mut().for_each(|p| *p *= weight);
+        prices
     }
 
     fn report(&self, known: Known) {
@@ -188,12 +338,8 @@ impl Planning<'_> {
         }
     }
 
-    /// The latency optimum with a placement open and all other candidates closed, and the prices that prove it.
-    fn evaluate(
-        &self,
-        placed: &[Vec<usize>],
-        known: Known,
-    ) -> Result<(Solution, Vec<f64>), Infeasible> {
+    /// The instance with a placement open and all other candidates closed.
+    fn closed(&self, placed: &[Vec<usize>]) -> Instance {
         let mut instance = self.instance.clone();
         for (vnf, candidates) in self.search.candidates.iter().enumerate() {
             // Gone altogether: a VNF without load would slip through a capacity of zero.
@@ -203,6 +349,16 @@ impl Planning<'_> {
             };
             instance.close(vnf, closed);
         }
+        instance
+    }
+
+    /// The latency optimum with a placement open and all other candidates closed, and the prices that prove it.
+    fn evaluate(
+        &self,
+        placed: &[Vec<usize>],
+        known: Known,
+    ) -> Result<(Solution, Vec<f64>), Infeasible> {
+        let instance = self.closed(placed);
         if !self.capacitated {
             let fastest = self
                 .search

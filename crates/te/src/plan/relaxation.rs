@@ -218,6 +218,16 @@ impl<'a> Relaxation<'a> {
                 if search.new_sites[vnf] == 0 {
                     continue;
                 }
+                let repeated = (0..c.vnfs as usize).filter(|&y| self.vnf(c, y) == vnf);
+                match repeated.clone().next() {
+                    Some(first) if repeated.count() > 1 => {
+                        if first == z {
+                            self.move_all(index, vnf, (search, placed, slot), &mut totals[vnf]);
+                        }
+                        continue;
+                    }
+                    _ => {}
+                }
                 let others = placed[vnf].iter().enumerate();
                 let others = others.filter(|(k, _)| *k != slot).map(|(_, s)| *s);
                 let stay = sweep.least(z, search.existing[vnf].iter().copied().chain(others));
@@ -227,6 +237,27 @@ impl<'a> Relaxation<'a> {
             }
         }
         Some((total, totals))
+    }
+
+    /// Adds the costs of a commodity that visits a VNF more than once when its new site in `slot` is each candidate: all
+    /// visits may move, which one sweep does not see.
+    fn move_all(
+        &self,
+        commodity: usize,
+        vnf: usize,
+        (search, placed, slot): (&Search, &[Vec<usize>], usize),
+        totals: &mut [f64],
+    ) {
+        let mut scratch = Scratch::default();
+        let mut open = search.open(placed);
+        let others = placed[vnf].iter().enumerate();
+        let others = others.filter(|(k, _)| *k != slot).map(|(_, s)| *s);
+        open[vnf] = search.existing[vnf].iter().copied().chain(others).collect();
+        for &site in &search.candidates[vnf] {
+            open[vnf].push(site);
+            totals[site] += self.cheapest(commodity, &open, None, &mut scratch);
+            open[vnf].pop();
+        }
     }
 
     /// Forward and backward costs of a commodity over the open sites, for every site it could use; and its total.

@@ -225,9 +225,87 @@ impl Search {
         })
     }
 
+    /// Every placement, where there are at most so many.
+    pub fn few_placements(&self, most: usize) -> Option<Vec<Vec<Vec<usize>>>> {
+        let mut all: Vec<Vec<Vec<usize>>> = vec![Vec::new()];
+        for (candidates, &count) in self.candidates.iter().zip(&self.new_sites) {
+            let choices = choices(candidates, count, most)?;
+            if all.len() * choices.len() > most {
+                return None;
+            }
+            let with = |placed: &Vec<Vec<usize>>, choice: &Vec<usize>| {
+                let mut placed = placed.clone();
+                placed.push(choice.clone());
+                placed
+            };
+            all = all
+                .iter()
+                .flat_map(|placed| choices.iter().map(move |choice| with(placed, choice)))
+                .collect();
+        }
+        Some(all)
+    }
+
     /// Sites where each VNF runs under a placement.
     pub fn open(&self, placed: &[Vec<usize>]) -> Vec<Vec<usize>> {
         let both = self.existing.iter().zip(placed);
         both.map(|(old, new)| [&old[..], new].concat()).collect()
+    }
+}
+
+/// All ways to choose `count` of some sites, where there are at most so many.
+fn choices(sites: &[usize], count: usize, most: usize) -> Option<Vec<Vec<usize>>> {
+    let mut all: Vec<Vec<usize>> = vec![Vec::new()];
+    for taken in 0..count {
+        let mut longer = Vec::new();
+        for choice in &all {
+            let first = choice.last().map_or(0, |last| {
+                1 + sites.iter().position(|s| s == last).unwrap_or(0)
+            });
+            // As many must be left as are still to be taken.
+            let end = (sites.len() + taken + 1).saturating_sub(count);
+            for &site in sites.get(first..end).unwrap_or_default() {
+                let mut choice = choice.clone();
+                choice.push(site);
+                longer.push(choice);
+            }
+        }
+        if longer.len() > most {
+            return None;
+        }
+        all = longer;
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_placements_are_all_combinations_and_many_are_none() {
+        let search = |candidates: Vec<Vec<usize>>, new_sites: &[usize]| Search {
+            existing: vec![Vec::new(); candidates.len()],
+            new_sites: new_sites.to_vec(),
+            candidates,
+        };
+        let two = search(vec![vec![1, 4, 5], vec![], vec![0, 2]], &[2, 0, 1]);
+        let all = two.few_placements(6).expect("six");
+        let chosen: Vec<(&[usize], usize)> = all.iter().map(|p| (&p[0][..], p[2][0])).collect();
+        assert_eq!(
+            chosen,
+            [
+                (&[1, 4][..], 0),
+                (&[1, 4], 2),
+                (&[1, 5], 0),
+                (&[1, 5], 2),
+                (&[4, 5], 0),
+                (&[4, 5], 2)
+            ]
+        );
+        assert!(all.iter().all(|p| p[1].is_empty()));
+        assert_eq!(two.few_placements(5), None);
+        let many = search(vec![(0..40).collect()], &[20]);
+        assert_eq!(many.few_placements(1000), None);
     }
 }
