@@ -444,3 +444,17 @@ fn a_chain_that_loses_nothing_makes_room_for_one_that_gains() {
     let roomy = line([40.0, 40.0], &[("middle", "m"), ("outer", "a")]);
     assert_eq!(names(&walked(&roomy, &[0, 1])), [("outer", false, 0)]);
 }
+
+/// Its site has become too small for it, and the other one costs as much. With exactly room enough there, a price can be anything; the
+/// gain is no more than what all is worth.
+#[test]
+fn a_chain_leaves_what_is_overloaded_even_where_it_gains_nothing() {
+    for room in [40.0, 20.0] {
+        let model = line([15.0, room], &[("middle", "m")]);
+        let routes = vec![vec![(1.0, 1, vec![0], 1)]];
+        let world = World::new(&model, &routes);
+        let moves = plan(&mut worker(&model, &routes, &world), 0.01).moves;
+        assert_eq!(names(&moves), [("middle", false, 0)], "room {room}");
+        assert!(moves[0].gain.abs() < 500.0, "{moves:?}");
+    }
+}

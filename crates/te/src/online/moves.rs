@@ -21,7 +21,8 @@ const NO_GAIN: f64 = 1e-9;
 pub struct Move {
     /// Name of the chain.
     pub chain: String,
-    /// What moving it saves, at the prices of the optimum: Mbit/s · ms under latency, else share of the optimum.
+    /// What moving it saves, at the prices of the optimum: Mbit/s · ms under latency, else share of the optimum. Under latency
+    /// a full row costs at most what the optimum does in all: a price beyond that says only that there is no other way.
     pub gain: f64,
     /// The gain as a share of what the chain costs now.
     pub relative: f64,
@@ -55,7 +56,7 @@ impl Worker {
     /// The exact optimum for the model as it is now, and the plan of moves toward it. Chains that hold no routes, or
     /// routes through what has gone, are part of the optimum, not of the plan, and nobody is moved who would be carried
     /// less. Moves that gain less than the share `least` of what a chain costs now are left out, but for those that make
-    /// room.
+    /// room or relieve what is overloaded.
     ///
     /// # Errors
     /// As [`lp::solve`]; a model that is none.
@@ -82,8 +83,11 @@ impl Worker {
         let mut instance = Instance::new(&model, demand)?;
         let held = &self.compiled()?.held;
         set_aside(&mut instance, &model, held, &left_out);
-        let (solution, price) =
+        let (solution, mut price) =
             lp::solve_with_prices(&model, &instance, objective, options, monitor)?;
+        if objective == Objective::Latency {
+            price.iter_mut().for_each(|p| *p = p.min(solution.value));
+        }
         let pricing = Pricing {
             model: &model,
             instance: &instance,
@@ -279,6 +283,9 @@ impl Pricing<'_> {
                 changes,
             });
             moves.push(planned);
+        }
+        for candidate in &mut candidates {
+            candidate.worth |= candidate.relieves(self.instance, &load);
         }
         let steps = order(self.instance, load, &candidates).into_iter();
         let in_place = steps.map(|step| Move {

@@ -19,6 +19,9 @@ const ROUNDING: f64 = 1e-9;
 /// Changes below this share of a capacity are rounding.
 const TINY: f64 = 1e-12;
 
+/// What a row has beyond its capacity, as a share of it, before it is overloaded.
+const OVERLOAD: f64 = 1e-6;
+
 /// What a move does to a row's load.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Change {
@@ -38,6 +41,14 @@ pub(super) struct Candidate {
     pub worth: bool,
     /// The rows that its move changes.
     pub changes: Vec<Change>,
+}
+
+impl Candidate {
+    /// Whether its move takes load off a row that has more than its capacity.
+    pub(super) fn relieves(&self, instance: &Instance, load: &[f64]) -> bool {
+        let over = |row: usize| load[row] > instance.capacity[row] * (1.0 + OVERLOAD);
+        self.changes.iter().any(|c| c.after < 0.0 && over(c.row))
+    }
 }
 
 /// A move in its place.
