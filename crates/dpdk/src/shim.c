@@ -130,13 +130,18 @@ static int port_of(const char *devargs, uint16_t *port) {
 /* What devices count beside the packet: Ethernet's header and checksum, VLAN tags, virtio's header. */
 #define LINK_LAYER_ROOM 64
 
-/* The longest packet that fits one of the pool's buffers, if the device takes it. */
+/* The longest packet that fits one of the pool's buffers and the device's frames. */
 static uint32_t longest(uint16_t port, struct rte_mempool *pool) {
 	struct rte_eth_dev_info info;
+	uint32_t fits = rte_pktmbuf_data_room_size(pool) - RTE_PKTMBUF_HEADROOM - LINK_LAYER_ROOM;
 
 	if (rte_eth_dev_info_get(port, &info) != 0)
 		return 0;
-	return RTE_MIN(rte_pktmbuf_data_room_size(pool) - RTE_PKTMBUF_HEADROOM - LINK_LAYER_ROOM, info.max_mtu);
+	fits = RTE_MIN(fits, info.max_mtu);
+	/* Some say how long a packet may be, some how long a frame, and some the same of both. */
+	if (info.max_rx_pktlen < fits + LINK_LAYER_ROOM)
+		fits = RTE_MIN(fits, (uint32_t)RTE_ETHER_MTU);
+	return fits;
 }
 
 /* Probes a device and starts it with `*queues` queues, or, if `spreading`, with as many of these as it spreads packets
