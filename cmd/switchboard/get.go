@@ -97,7 +97,7 @@ func newGetCommand() *cobra.Command {
 	flags := &getFlags{}
 	command := &cobra.Command{
 		Use:   "get KIND [NAME]",
-		Short: "Show resources: sites, links, vnfs, deployments, instances, edges, chains, routes, moves, all or events",
+		Short: "Show resources: sites, links, networks, customers, vnfs, deployments, instances, edges, chains, routes, moves, all or events",
 		Example: "  switchboard get chains -o wide\n  switchboard get chain web --customer acme -o yaml\n" +
 			"  switchboard get routes --chain acme/web\n  switchboard get instances --watch",
 		Args:              usageArgs(cobra.RangeArgs(1, 3)),

@@ -12,6 +12,8 @@ type Kind string
 const (
 	KindSite       Kind = "site"
 	KindLink       Kind = "link"
+	KindNetwork    Kind = "network"
+	KindCustomer   Kind = "customer"
 	KindVnf        Kind = "vnf"
 	KindDeployment Kind = "vnfdeployment"
 	KindEdge       Kind = "edge"
@@ -22,7 +24,7 @@ const (
 )
 
 // AppliedKinds lists the kinds that can be applied, each after those it refers to.
-var AppliedKinds = []Kind{KindSite, KindLink, KindVnf, KindDeployment, KindEdge, KindChain}
+var AppliedKinds = []Kind{KindSite, KindLink, KindNetwork, KindCustomer, KindVnf, KindDeployment, KindEdge, KindChain}
 
 // Key identifies a resource.
 type Key struct {

@@ -14,7 +14,8 @@ type ChainSpec struct {
 	Vnfs         []Use
 	Egress       []string
 	Demand       Demand
-	Priority     uint32
+	// Priority is 0 where the customer's holds.
+	Priority uint32
 	// MaximumLatency limits routes one way; 0: no limit.
 	MaximumLatency Milliseconds
 }

@@ -54,6 +54,8 @@ func (w World) CheckReferences(key Key, f *Findings) {
 		w.site(f, "spec.from", spec.From)
 		w.site(f, "spec.to", spec.To)
 		w.checkParallel(key, spec, f)
+	case NetworkSpec:
+		w.checkOnlyNetwork(key, f)
 	case VnfSpec:
 		w.site(f, "spec.controllerSite", spec.ControllerSite)
 	case DeploymentSpec:

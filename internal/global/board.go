@@ -13,8 +13,8 @@ import (
 	"github.com/switchboard-project/switchboard/internal/chain"
 )
 
-// modelBoard keeps the bucket that optimisers follow equal to what the Global Switchboard knows: the underlay, sites and
-// VNFs, and of every chain what it holds. It is written entry by entry as things change, and compared as a whole when the
+// modelBoard keeps the bucket that optimisers follow equal to what the Global Switchboard knows: the underlay, sites,
+// VNFs, customers, and of every chain what it holds. It is written entry by entry as things change, and compared as a whole when the
 // process starts.
 type modelBoard struct {
 	g     *Global
@@ -170,7 +170,7 @@ func (b *modelBoard) write(ctx context.Context, key string, value []byte) error 
 }
 
 // entryOrder is that in which kinds refer to each other.
-const entryOrder = "node link site vnf chain"
+const entryOrder = "network node link site vnf customer chain"
 
 // compareEntries orders the keys of entries so that each comes after those it refers to.
 func compareEntries(a, b string) int {

@@ -80,7 +80,7 @@ func (g *Global) crowdedOut(key chain.Key, at chain.Placement, capacity chain.Lo
 	}
 	slices.SortFunc(users, func(a, b chain.Key) int {
 		x, y := g.messages[a], g.messages[b]
-		return cmp.Or(cmp.Compare(y.GetChain().GetSpec().GetPriority(), x.GetChain().GetSpec().GetPriority()),
+		return cmp.Or(cmp.Compare(g.world.Priority(b), g.world.Priority(a)),
 			x.GetMetadata().GetCreated().AsTime().Compare(y.GetMetadata().GetCreated().AsTime()), a.Compare(b))
 	})
 	sum := chain.Load(0)

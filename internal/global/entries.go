@@ -35,6 +35,17 @@ type modelSite struct {
 	Capacity float64 `json:"capacity"`
 }
 
+// modelNetwork is what holds for all links.
+type modelNetwork struct {
+	MaximumLinkUtilization float64 `json:"max_link_utilization"`
+}
+
+// modelCustomer is a customer and the worth of its traffic.
+type modelCustomer struct {
+	ID       string `json:"id"`
+	Priority uint32 `json:"priority"`
+}
+
 // modelVnf is a catalogue entry and where it can be used.
 type modelVnf struct {
 	ID          string            `json:"id"`
@@ -68,6 +79,8 @@ type modelShare struct {
 // modelHeld is a chain and what it holds.
 type modelHeld struct {
 	modelChain
+	Customer string       `json:"customer,omitempty"` // where it is an entry
+	Priority uint32       `json:"priority,omitempty"` // where it is not the customer's
 	Routes   []modelRoute `json:"routes"`
 	Reserved []modelLoad  `json:"reserved"`
 }
@@ -92,6 +105,9 @@ type modelLoad struct {
 // smallestCapacity is below any load that matters: what is smaller is left out of the model.
 const smallestCapacity = 1e-9
 
+// networkEntry is the key of what holds for all links.
+const networkEntry = "network"
+
 // topologyEntries sets the entries of everything but chains. g.mu is held.
 func (g *Global) topologyEntries(set func(key string, value any)) {
 	for _, key := range g.world.Keys(chain.KindSite) {
@@ -105,6 +121,12 @@ func (g *Global) topologyEntries(set func(key string, value any)) {
 		for _, one := range []modelLink{linkEntry(key.Name, link, false), linkEntry(key.Name, link, true)} {
 			set(bus.Key("link", one.ID), one)
 		}
+	}
+	if network, ok := g.world.Network(); ok {
+		set(networkEntry, modelNetwork{network.MaximumLinkUtilization})
+	}
+	for _, key := range g.world.Keys(chain.KindCustomer) {
+		set(bus.Key("customer", key.Name), modelCustomer{key.Name, g.world[key].Spec.(chain.CustomerSpec).Priority})
 	}
 	for _, key := range g.world.Keys(chain.KindVnf) {
 		name := chain.VnfName(key.Name)
@@ -177,6 +199,10 @@ func (g *Global) heldChain(key chain.Key) (modelHeld, bool) {
 	}
 	if spec, ok := g.world[key].Spec.(chain.ChainSpec); ok {
 		held.MaximumLatency = float64(spec.MaximumLatency)
+		held.Priority = spec.Priority
+	}
+	if _, ok := g.world[chain.Key{Kind: chain.KindCustomer, Name: string(key.Customer)}]; ok {
+		held.Customer = string(key.Customer)
 	}
 	for _, r := range newestRoutes(version) {
 		held.Routes = append(held.Routes, modelRoute{Fraction: r.Fraction, Ingress: r.IngressSite, Sites: append([]string{}, r.Sites...),

@@ -33,6 +33,8 @@ type kindName struct {
 var kindNames = []kindName{
 	{chain.KindSite, "Site", []string{"sites", "site"}, "site"},
 	{chain.KindLink, "Link", []string{"links", "link"}, "link"},
+	{chain.KindNetwork, "Network", []string{"networks", "network"}, "network"},
+	{chain.KindCustomer, "Customer", []string{"customers", "customer"}, "customer"},
 	{chain.KindVnf, "Vnf", []string{"vnfs", "vnf"}, "vnf"},
 	{chain.KindDeployment, "VnfDeployment", []string{"deployments", "deployment", "vnfdeployments", "vnfdeployment"}, "vnf_deployment"},
 	{chain.KindInstance, "VnfInstance", []string{"instances", "instance", "vnfinstances", "vnfinstance"}, "vnf_instance"},

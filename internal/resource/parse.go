@@ -23,6 +23,10 @@ func Parse(message *api.Resource, f *chain.Findings) (chain.Resource, bool) {
 		r.Spec = parseSite(message.GetSite().GetSpec())
 	case chain.KindLink:
 		r.Spec = parseLink(message.GetLink().GetSpec())
+	case chain.KindNetwork:
+		r.Spec = parseNetwork(message.GetNetwork().GetSpec())
+	case chain.KindCustomer:
+		r.Spec = chain.CustomerSpec{Priority: message.GetCustomer().GetSpec().GetPriority()}
 	case chain.KindVnf:
 		r.Spec = parseVnf(message.GetVnf().GetSpec())
 	case chain.KindDeployment:
@@ -35,7 +39,7 @@ func Parse(message *api.Resource, f *chain.Findings) (chain.Resource, bool) {
 		f.Add("kind", fmt.Sprintf("a %s is observed, not applied", FileKind(r.Key.Kind)), "remove it from the file")
 		return r, false
 	default:
-		f.Add("kind", "is missing", "write Site, Link, Vnf, VnfDeployment, Edge or Chain")
+		f.Add("kind", "is missing", "write Site, Link, Network, Customer, Vnf, VnfDeployment, Edge or Chain")
 		return r, false
 	}
 	if unknownWords(message.ProtoReflect(), "", f) {
@@ -91,6 +95,15 @@ func parseLink(l *api.LinkSpec) chain.LinkSpec {
 	return chain.LinkSpec{From: chain.SiteName(l.GetFrom()), To: chain.SiteName(l.GetTo()), Latency: chain.Milliseconds(l.GetLatencyMs()),
 		Bandwidth: chain.Mbps(l.GetBandwidthMbps()), Background: chain.Mbps(l.GetBackgroundMbps()),
 		Encapsulation: Word(l.GetEncapsulation())}
+}
+
+// parseNetwork takes 1 for a utilisation that is not given.
+func parseNetwork(n *api.NetworkSpec) chain.NetworkSpec {
+	spec := chain.NetworkSpec{MaximumLinkUtilization: 1}
+	if n != nil && n.MaxLinkUtilization != nil {
+		spec.MaximumLinkUtilization = *n.MaxLinkUtilization
+	}
+	return spec
 }
 
 func parseVnf(v *api.VnfSpec) chain.VnfSpec {

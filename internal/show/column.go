@@ -39,6 +39,17 @@ var columns = map[chain.Kind][]column{
 		{"BANDWIDTH", false, cellOf(func(r *api.Resource) string { return number(r.GetLink().GetSpec().GetBandwidthMbps()) + " Mbit/s" })},
 		{"BACKGROUND", true, cellOf(func(r *api.Resource) string { return number(r.GetLink().GetSpec().GetBackgroundMbps()) + " Mbit/s" })},
 		ageColumn},
+	chain.KindNetwork: {nameColumn,
+		{"MAX LINK UTILIZATION", false, cellOf(func(r *api.Resource) string {
+			if share := r.GetNetwork().GetSpec().GetMaxLinkUtilization(); share != 0 {
+				return number(100*share) + "%"
+			}
+			return "100%"
+		})},
+		ageColumn},
+	chain.KindCustomer: {nameColumn,
+		{"PRIORITY", false, cellOf(func(r *api.Resource) string { return fmt.Sprint(r.GetCustomer().GetSpec().GetPriority()) })},
+		ageColumn},
 	chain.KindVnf: {nameColumn,
 		{"DRIVER", false, cellOf(func(r *api.Resource) string { return r.GetVnf().GetSpec().GetDriver() })},
 		{"ATTACHMENT", false, cellOf(func(r *api.Resource) string { return resource.Word(r.GetVnf().GetSpec().GetAttachment()) })},

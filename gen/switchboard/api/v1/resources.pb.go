@@ -512,6 +512,8 @@ type Resource struct {
 	//	*Resource_Chain
 	//	*Resource_Route
 	//	*Resource_Move
+	//	*Resource_Network
+	//	*Resource_Customer
 	Kind          isResource_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -642,6 +644,24 @@ func (x *Resource) GetMove() *Move {
 	return nil
 }
 
+func (x *Resource) GetNetwork() *Network {
+	if x != nil {
+		if x, ok := x.Kind.(*Resource_Network); ok {
+			return x.Network
+		}
+	}
+	return nil
+}
+
+func (x *Resource) GetCustomer() *Customer {
+	if x != nil {
+		if x, ok := x.Kind.(*Resource_Customer); ok {
+			return x.Customer
+		}
+	}
+	return nil
+}
+
 type isResource_Kind interface {
 	isResource_Kind()
 }
@@ -682,6 +702,14 @@ type Resource_Move struct {
 	Move *Move `protobuf:"bytes,10,opt,name=move,proto3,oneof"`
 }
 
+type Resource_Network struct {
+	Network *Network `protobuf:"bytes,11,opt,name=network,proto3,oneof"`
+}
+
+type Resource_Customer struct {
+	Customer *Customer `protobuf:"bytes,12,opt,name=customer,proto3,oneof"`
+}
+
 func (*Resource_Site) isResource_Kind() {}
 
 func (*Resource_Link) isResource_Kind() {}
@@ -699,6 +727,10 @@ func (*Resource_Chain) isResource_Kind() {}
 func (*Resource_Route) isResource_Kind() {}
 
 func (*Resource_Move) isResource_Kind() {}
+
+func (*Resource_Network) isResource_Kind() {}
+
+func (*Resource_Customer) isResource_Kind() {}
 
 // Metadata names a resource. (kind, customer, name) is unique.
 type Metadata struct {
@@ -1233,6 +1265,187 @@ func (x *LinkSpec) GetEncapsulation() Encapsulation {
 	return Encapsulation_ENCAPSULATION_UNSPECIFIED
 }
 
+// Network is what holds for the whole underlay. There is at most one.
+type Network struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spec          *NetworkSpec           `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Network) Reset() {
+	*x = Network{}
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Network) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Network) ProtoMessage() {}
+
+func (x *Network) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Network.ProtoReflect.Descriptor instead.
+func (*Network) Descriptor() ([]byte, []int) {
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Network) GetSpec() *NetworkSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+type NetworkSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Share of a link's bandwidth that its traffic, background included, may take where new routes are planned (β of the
+	// paper). 1 where not given; above 1 links are overbooked.
+	MaxLinkUtilization *float64 `protobuf:"fixed64,1,opt,name=max_link_utilization,json=maxLinkUtilization,proto3,oneof" json:"max_link_utilization,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *NetworkSpec) Reset() {
+	*x = NetworkSpec{}
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetworkSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetworkSpec) ProtoMessage() {}
+
+func (x *NetworkSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetworkSpec.ProtoReflect.Descriptor instead.
+func (*NetworkSpec) Descriptor() ([]byte, []int) {
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *NetworkSpec) GetMaxLinkUtilization() float64 {
+	if x != nil && x.MaxLinkUtilization != nil {
+		return *x.MaxLinkUtilization
+	}
+	return 0
+}
+
+// Customer is what holds for all chains of one customer, after whom it is named. Customers need none.
+type Customer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Spec          *CustomerSpec          `protobuf:"bytes,1,opt,name=spec,proto3" json:"spec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Customer) Reset() {
+	*x = Customer{}
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Customer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Customer) ProtoMessage() {}
+
+func (x *Customer) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Customer.ProtoReflect.Descriptor instead.
+func (*Customer) Descriptor() ([]byte, []int) {
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Customer) GetSpec() *CustomerSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+type CustomerSpec struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Priority of the customer's chains that state none.
+	Priority      uint32 `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CustomerSpec) Reset() {
+	*x = CustomerSpec{}
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CustomerSpec) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CustomerSpec) ProtoMessage() {}
+
+func (x *CustomerSpec) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CustomerSpec.ProtoReflect.Descriptor instead.
+func (*CustomerSpec) Descriptor() ([]byte, []int) {
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CustomerSpec) GetPriority() uint32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
 // Vnf is a catalogue entry: a platform service that offers one network function.
 type Vnf struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1244,7 +1457,7 @@ type Vnf struct {
 
 func (x *Vnf) Reset() {
 	*x = Vnf{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[8]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1256,7 +1469,7 @@ func (x *Vnf) String() string {
 func (*Vnf) ProtoMessage() {}
 
 func (x *Vnf) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[8]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1269,7 +1482,7 @@ func (x *Vnf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Vnf.ProtoReflect.Descriptor instead.
 func (*Vnf) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{8}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Vnf) GetSpec() *VnfSpec {
@@ -1305,7 +1518,7 @@ type VnfSpec struct {
 
 func (x *VnfSpec) Reset() {
 	*x = VnfSpec{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[9]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1530,7 @@ func (x *VnfSpec) String() string {
 func (*VnfSpec) ProtoMessage() {}
 
 func (x *VnfSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[9]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1543,7 @@ func (x *VnfSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VnfSpec.ProtoReflect.Descriptor instead.
 func (*VnfSpec) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{9}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *VnfSpec) GetDescription() string {
@@ -1393,7 +1606,7 @@ type VnfStatus struct {
 
 func (x *VnfStatus) Reset() {
 	*x = VnfStatus{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[10]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1405,7 +1618,7 @@ func (x *VnfStatus) String() string {
 func (*VnfStatus) ProtoMessage() {}
 
 func (x *VnfStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[10]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1418,7 +1631,7 @@ func (x *VnfStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VnfStatus.ProtoReflect.Descriptor instead.
 func (*VnfStatus) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{10}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *VnfStatus) GetControllerConnected() bool {
@@ -1456,7 +1669,7 @@ type VnfOption struct {
 
 func (x *VnfOption) Reset() {
 	*x = VnfOption{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[11]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1468,7 +1681,7 @@ func (x *VnfOption) String() string {
 func (*VnfOption) ProtoMessage() {}
 
 func (x *VnfOption) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[11]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1481,7 +1694,7 @@ func (x *VnfOption) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VnfOption.ProtoReflect.Descriptor instead.
 func (*VnfOption) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{11}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *VnfOption) GetName() string {
@@ -1539,7 +1752,7 @@ type FirewallRule struct {
 
 func (x *FirewallRule) Reset() {
 	*x = FirewallRule{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[12]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1551,7 +1764,7 @@ func (x *FirewallRule) String() string {
 func (*FirewallRule) ProtoMessage() {}
 
 func (x *FirewallRule) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[12]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1564,7 +1777,7 @@ func (x *FirewallRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FirewallRule.ProtoReflect.Descriptor instead.
 func (*FirewallRule) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{12}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *FirewallRule) GetSourcePrefixes() []string {
@@ -1621,7 +1834,7 @@ type VnfBehaviour struct {
 
 func (x *VnfBehaviour) Reset() {
 	*x = VnfBehaviour{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[13]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1846,7 @@ func (x *VnfBehaviour) String() string {
 func (*VnfBehaviour) ProtoMessage() {}
 
 func (x *VnfBehaviour) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[13]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1859,7 @@ func (x *VnfBehaviour) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VnfBehaviour.ProtoReflect.Descriptor instead.
 func (*VnfBehaviour) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{13}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *VnfBehaviour) GetChangesAddresses() bool {
@@ -1681,7 +1894,7 @@ type VnfDeployment struct {
 
 func (x *VnfDeployment) Reset() {
 	*x = VnfDeployment{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[14]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1906,7 @@ func (x *VnfDeployment) String() string {
 func (*VnfDeployment) ProtoMessage() {}
 
 func (x *VnfDeployment) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[14]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1706,7 +1919,7 @@ func (x *VnfDeployment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VnfDeployment.ProtoReflect.Descriptor instead.
 func (*VnfDeployment) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{14}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *VnfDeployment) GetSpec() *VnfDeploymentSpec {
@@ -1740,7 +1953,7 @@ type VnfDeploymentSpec struct {
 
 func (x *VnfDeploymentSpec) Reset() {
 	*x = VnfDeploymentSpec{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[15]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1752,7 +1965,7 @@ func (x *VnfDeploymentSpec) String() string {
 func (*VnfDeploymentSpec) ProtoMessage() {}
 
 func (x *VnfDeploymentSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[15]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1765,7 +1978,7 @@ func (x *VnfDeploymentSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VnfDeploymentSpec.ProtoReflect.Descriptor instead.
 func (*VnfDeploymentSpec) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{15}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *VnfDeploymentSpec) GetVnf() string {
@@ -1820,7 +2033,7 @@ type VnfDeploymentStatus struct {
 
 func (x *VnfDeploymentStatus) Reset() {
 	*x = VnfDeploymentStatus{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[16]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +2045,7 @@ func (x *VnfDeploymentStatus) String() string {
 func (*VnfDeploymentStatus) ProtoMessage() {}
 
 func (x *VnfDeploymentStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[16]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +2058,7 @@ func (x *VnfDeploymentStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VnfDeploymentStatus.ProtoReflect.Descriptor instead.
 func (*VnfDeploymentStatus) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{16}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *VnfDeploymentStatus) GetReserved() float64 {
@@ -1887,7 +2100,7 @@ type VnfInstance struct {
 
 func (x *VnfInstance) Reset() {
 	*x = VnfInstance{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[17]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2112,7 @@ func (x *VnfInstance) String() string {
 func (*VnfInstance) ProtoMessage() {}
 
 func (x *VnfInstance) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[17]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +2125,7 @@ func (x *VnfInstance) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VnfInstance.ProtoReflect.Descriptor instead.
 func (*VnfInstance) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{17}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *VnfInstance) GetVnf() string {
@@ -2010,7 +2223,7 @@ type Edge struct {
 
 func (x *Edge) Reset() {
 	*x = Edge{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[18]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2235,7 @@ func (x *Edge) String() string {
 func (*Edge) ProtoMessage() {}
 
 func (x *Edge) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[18]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2248,7 @@ func (x *Edge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Edge.ProtoReflect.Descriptor instead.
 func (*Edge) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{18}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Edge) GetSpec() *EdgeSpec {
@@ -2077,7 +2290,7 @@ type EdgeSpec struct {
 
 func (x *EdgeSpec) Reset() {
 	*x = EdgeSpec{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[19]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2302,7 @@ func (x *EdgeSpec) String() string {
 func (*EdgeSpec) ProtoMessage() {}
 
 func (x *EdgeSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[19]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2315,7 @@ func (x *EdgeSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EdgeSpec.ProtoReflect.Descriptor instead.
 func (*EdgeSpec) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{19}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *EdgeSpec) GetKind() EdgeKind {
@@ -2178,7 +2391,7 @@ type EdgeStatus struct {
 
 func (x *EdgeStatus) Reset() {
 	*x = EdgeStatus{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[20]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2190,7 +2403,7 @@ func (x *EdgeStatus) String() string {
 func (*EdgeStatus) ProtoMessage() {}
 
 func (x *EdgeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[20]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2203,7 +2416,7 @@ func (x *EdgeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EdgeStatus.ProtoReflect.Descriptor instead.
 func (*EdgeStatus) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{20}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *EdgeStatus) GetUp() bool {
@@ -2231,7 +2444,7 @@ type Chain struct {
 
 func (x *Chain) Reset() {
 	*x = Chain{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[21]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2456,7 @@ func (x *Chain) String() string {
 func (*Chain) ProtoMessage() {}
 
 func (x *Chain) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[21]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2469,7 @@ func (x *Chain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Chain.ProtoReflect.Descriptor instead.
 func (*Chain) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{21}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Chain) GetSpec() *ChainSpec {
@@ -2279,7 +2492,7 @@ type ChainSpec struct {
 	Vnfs    []*ChainVnf            `protobuf:"bytes,2,rep,name=vnfs,proto3" json:"vnfs,omitempty"`
 	Egress  *ChainEgress           `protobuf:"bytes,3,opt,name=egress,proto3" json:"egress,omitempty"`
 	Demand  *Demand                `protobuf:"bytes,4,opt,name=demand,proto3" json:"demand,omitempty"`
-	// Chains of higher priority keep their traffic when capacity is short.
+	// Chains of higher priority keep their traffic when capacity is short. 0: the customer's, or 1 where it has none.
 	Priority uint32 `protobuf:"varint,5,opt,name=priority,proto3" json:"priority,omitempty"`
 	// Limit on the route's one-way latency; 0: none.
 	MaxLatencyMs  float64 `protobuf:"fixed64,6,opt,name=max_latency_ms,json=maxLatencyMs,proto3" json:"max_latency_ms,omitempty"`
@@ -2289,7 +2502,7 @@ type ChainSpec struct {
 
 func (x *ChainSpec) Reset() {
 	*x = ChainSpec{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[22]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2301,7 +2514,7 @@ func (x *ChainSpec) String() string {
 func (*ChainSpec) ProtoMessage() {}
 
 func (x *ChainSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[22]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2314,7 +2527,7 @@ func (x *ChainSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainSpec.ProtoReflect.Descriptor instead.
 func (*ChainSpec) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{22}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ChainSpec) GetIngress() *ChainIngress {
@@ -2373,7 +2586,7 @@ type ChainIngress struct {
 
 func (x *ChainIngress) Reset() {
 	*x = ChainIngress{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[23]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2385,7 +2598,7 @@ func (x *ChainIngress) String() string {
 func (*ChainIngress) ProtoMessage() {}
 
 func (x *ChainIngress) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[23]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2611,7 @@ func (x *ChainIngress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainIngress.ProtoReflect.Descriptor instead.
 func (*ChainIngress) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{23}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ChainIngress) GetEdges() []string {
@@ -2431,7 +2644,7 @@ type ChainEgress struct {
 
 func (x *ChainEgress) Reset() {
 	*x = ChainEgress{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[24]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2443,7 +2656,7 @@ func (x *ChainEgress) String() string {
 func (*ChainEgress) ProtoMessage() {}
 
 func (x *ChainEgress) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[24]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2456,7 +2669,7 @@ func (x *ChainEgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainEgress.ProtoReflect.Descriptor instead.
 func (*ChainEgress) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{24}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ChainEgress) GetEdges() []string {
@@ -2484,7 +2697,7 @@ type Match struct {
 
 func (x *Match) Reset() {
 	*x = Match{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[25]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2496,7 +2709,7 @@ func (x *Match) String() string {
 func (*Match) ProtoMessage() {}
 
 func (x *Match) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[25]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2509,7 +2722,7 @@ func (x *Match) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Match.ProtoReflect.Descriptor instead.
 func (*Match) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{25}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Match) GetSourcePrefixes() []string {
@@ -2565,7 +2778,7 @@ type ChainVnf struct {
 
 func (x *ChainVnf) Reset() {
 	*x = ChainVnf{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[26]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2577,7 +2790,7 @@ func (x *ChainVnf) String() string {
 func (*ChainVnf) ProtoMessage() {}
 
 func (x *ChainVnf) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[26]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2590,7 +2803,7 @@ func (x *ChainVnf) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainVnf.ProtoReflect.Descriptor instead.
 func (*ChainVnf) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{26}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ChainVnf) GetVnf() string {
@@ -2617,7 +2830,7 @@ type Demand struct {
 
 func (x *Demand) Reset() {
 	*x = Demand{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[27]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2629,7 +2842,7 @@ func (x *Demand) String() string {
 func (*Demand) ProtoMessage() {}
 
 func (x *Demand) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[27]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2642,7 +2855,7 @@ func (x *Demand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Demand.ProtoReflect.Descriptor instead.
 func (*Demand) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{27}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Demand) GetForwardMbps() float64 {
@@ -2682,7 +2895,7 @@ type ChainStatus struct {
 
 func (x *ChainStatus) Reset() {
 	*x = ChainStatus{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[28]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2694,7 +2907,7 @@ func (x *ChainStatus) String() string {
 func (*ChainStatus) ProtoMessage() {}
 
 func (x *ChainStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[28]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2707,7 +2920,7 @@ func (x *ChainStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainStatus.ProtoReflect.Descriptor instead.
 func (*ChainStatus) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{28}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ChainStatus) GetPhase() ChainPhase {
@@ -2799,7 +3012,7 @@ type JoinedEdge struct {
 
 func (x *JoinedEdge) Reset() {
 	*x = JoinedEdge{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[29]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2811,7 +3024,7 @@ func (x *JoinedEdge) String() string {
 func (*JoinedEdge) ProtoMessage() {}
 
 func (x *JoinedEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[29]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2824,7 +3037,7 @@ func (x *JoinedEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JoinedEdge.ProtoReflect.Descriptor instead.
 func (*JoinedEdge) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{29}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *JoinedEdge) GetEdge() string {
@@ -2887,7 +3100,7 @@ type Route struct {
 
 func (x *Route) Reset() {
 	*x = Route{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[30]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2899,7 +3112,7 @@ func (x *Route) String() string {
 func (*Route) ProtoMessage() {}
 
 func (x *Route) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[30]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2912,7 +3125,7 @@ func (x *Route) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Route.ProtoReflect.Descriptor instead.
 func (*Route) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{30}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Route) GetChain() string {
@@ -2950,7 +3163,7 @@ type Move struct {
 
 func (x *Move) Reset() {
 	*x = Move{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[31]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3175,7 @@ func (x *Move) String() string {
 func (*Move) ProtoMessage() {}
 
 func (x *Move) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[31]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3188,7 @@ func (x *Move) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Move.ProtoReflect.Descriptor instead.
 func (*Move) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{31}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Move) GetGain() float64 {
@@ -3042,7 +3255,7 @@ type RouteStatus struct {
 
 func (x *RouteStatus) Reset() {
 	*x = RouteStatus{}
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[32]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3054,7 +3267,7 @@ func (x *RouteStatus) String() string {
 func (*RouteStatus) ProtoMessage() {}
 
 func (x *RouteStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_api_v1_resources_proto_msgTypes[32]
+	mi := &file_switchboard_api_v1_resources_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3067,7 +3280,7 @@ func (x *RouteStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteStatus.ProtoReflect.Descriptor instead.
 func (*RouteStatus) Descriptor() ([]byte, []int) {
-	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{32}
+	return file_switchboard_api_v1_resources_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RouteStatus) GetChainLabel() uint32 {
@@ -3144,7 +3357,7 @@ var File_switchboard_api_v1_resources_proto protoreflect.FileDescriptor
 
 const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\n" +
-	"\"switchboard/api/v1/resources.proto\x12\x12switchboard.api.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb1\x04\n" +
+	"\"switchboard/api/v1/resources.proto\x12\x12switchboard.api.v1\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x05\n" +
 	"\bResource\x128\n" +
 	"\bmetadata\x18\x01 \x01(\v2\x1c.switchboard.api.v1.MetadataR\bmetadata\x12.\n" +
 	"\x04site\x18\x02 \x01(\v2\x18.switchboard.api.v1.SiteH\x00R\x04site\x12.\n" +
@@ -3156,7 +3369,9 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"\x05chain\x18\b \x01(\v2\x19.switchboard.api.v1.ChainH\x00R\x05chain\x121\n" +
 	"\x05route\x18\t \x01(\v2\x19.switchboard.api.v1.RouteH\x00R\x05route\x12.\n" +
 	"\x04move\x18\n" +
-	" \x01(\v2\x18.switchboard.api.v1.MoveH\x00R\x04moveB\x06\n" +
+	" \x01(\v2\x18.switchboard.api.v1.MoveH\x00R\x04move\x127\n" +
+	"\anetwork\x18\v \x01(\v2\x1b.switchboard.api.v1.NetworkH\x00R\anetwork\x12:\n" +
+	"\bcustomer\x18\f \x01(\v2\x1c.switchboard.api.v1.CustomerH\x00R\bcustomerB\x06\n" +
 	"\x04kind\"\x9f\x02\n" +
 	"\bMetadata\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
@@ -3211,7 +3426,16 @@ const file_switchboard_api_v1_resources_proto_rawDesc = "" +
 	"latency_ms\x18\x03 \x01(\x01R\tlatencyMs\x12%\n" +
 	"\x0ebandwidth_mbps\x18\x04 \x01(\x01R\rbandwidthMbps\x12'\n" +
 	"\x0fbackground_mbps\x18\x05 \x01(\x01R\x0ebackgroundMbps\x12G\n" +
-	"\rencapsulation\x18\x06 \x01(\x0e2!.switchboard.api.v1.EncapsulationR\rencapsulation\"m\n" +
+	"\rencapsulation\x18\x06 \x01(\x0e2!.switchboard.api.v1.EncapsulationR\rencapsulation\">\n" +
+	"\aNetwork\x123\n" +
+	"\x04spec\x18\x01 \x01(\v2\x1f.switchboard.api.v1.NetworkSpecR\x04spec\"]\n" +
+	"\vNetworkSpec\x125\n" +
+	"\x14max_link_utilization\x18\x01 \x01(\x01H\x00R\x12maxLinkUtilization\x88\x01\x01B\x17\n" +
+	"\x15_max_link_utilization\"@\n" +
+	"\bCustomer\x124\n" +
+	"\x04spec\x18\x01 \x01(\v2 .switchboard.api.v1.CustomerSpecR\x04spec\"*\n" +
+	"\fCustomerSpec\x12\x1a\n" +
+	"\bpriority\x18\x01 \x01(\rR\bpriority\"m\n" +
 	"\x03Vnf\x12/\n" +
 	"\x04spec\x18\x01 \x01(\v2\x1b.switchboard.api.v1.VnfSpecR\x04spec\x125\n" +
 	"\x06status\x18\x02 \x01(\v2\x1d.switchboard.api.v1.VnfStatusR\x06status\"\xc9\x02\n" +
@@ -3442,7 +3666,7 @@ func file_switchboard_api_v1_resources_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_api_v1_resources_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_switchboard_api_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_switchboard_api_v1_resources_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
 var file_switchboard_api_v1_resources_proto_goTypes = []any{
 	(SiteKind)(0),                 // 0: switchboard.api.v1.SiteKind
 	(Encapsulation)(0),            // 1: switchboard.api.v1.Encapsulation
@@ -3460,96 +3684,104 @@ var file_switchboard_api_v1_resources_proto_goTypes = []any{
 	(*ForwarderStatus)(nil),       // 13: switchboard.api.v1.ForwarderStatus
 	(*Link)(nil),                  // 14: switchboard.api.v1.Link
 	(*LinkSpec)(nil),              // 15: switchboard.api.v1.LinkSpec
-	(*Vnf)(nil),                   // 16: switchboard.api.v1.Vnf
-	(*VnfSpec)(nil),               // 17: switchboard.api.v1.VnfSpec
-	(*VnfStatus)(nil),             // 18: switchboard.api.v1.VnfStatus
-	(*VnfOption)(nil),             // 19: switchboard.api.v1.VnfOption
-	(*FirewallRule)(nil),          // 20: switchboard.api.v1.FirewallRule
-	(*VnfBehaviour)(nil),          // 21: switchboard.api.v1.VnfBehaviour
-	(*VnfDeployment)(nil),         // 22: switchboard.api.v1.VnfDeployment
-	(*VnfDeploymentSpec)(nil),     // 23: switchboard.api.v1.VnfDeploymentSpec
-	(*VnfDeploymentStatus)(nil),   // 24: switchboard.api.v1.VnfDeploymentStatus
-	(*VnfInstance)(nil),           // 25: switchboard.api.v1.VnfInstance
-	(*Edge)(nil),                  // 26: switchboard.api.v1.Edge
-	(*EdgeSpec)(nil),              // 27: switchboard.api.v1.EdgeSpec
-	(*EdgeStatus)(nil),            // 28: switchboard.api.v1.EdgeStatus
-	(*Chain)(nil),                 // 29: switchboard.api.v1.Chain
-	(*ChainSpec)(nil),             // 30: switchboard.api.v1.ChainSpec
-	(*ChainIngress)(nil),          // 31: switchboard.api.v1.ChainIngress
-	(*ChainEgress)(nil),           // 32: switchboard.api.v1.ChainEgress
-	(*Match)(nil),                 // 33: switchboard.api.v1.Match
-	(*ChainVnf)(nil),              // 34: switchboard.api.v1.ChainVnf
-	(*Demand)(nil),                // 35: switchboard.api.v1.Demand
-	(*ChainStatus)(nil),           // 36: switchboard.api.v1.ChainStatus
-	(*JoinedEdge)(nil),            // 37: switchboard.api.v1.JoinedEdge
-	(*Route)(nil),                 // 38: switchboard.api.v1.Route
-	(*Move)(nil),                  // 39: switchboard.api.v1.Move
-	(*RouteStatus)(nil),           // 40: switchboard.api.v1.RouteStatus
-	nil,                           // 41: switchboard.api.v1.Metadata.LabelsEntry
-	nil,                           // 42: switchboard.api.v1.ForwarderStatus.DropsEntry
-	(*timestamppb.Timestamp)(nil), // 43: google.protobuf.Timestamp
-	(*structpb.Value)(nil),        // 44: google.protobuf.Value
-	(*structpb.Struct)(nil),       // 45: google.protobuf.Struct
+	(*Network)(nil),               // 16: switchboard.api.v1.Network
+	(*NetworkSpec)(nil),           // 17: switchboard.api.v1.NetworkSpec
+	(*Customer)(nil),              // 18: switchboard.api.v1.Customer
+	(*CustomerSpec)(nil),          // 19: switchboard.api.v1.CustomerSpec
+	(*Vnf)(nil),                   // 20: switchboard.api.v1.Vnf
+	(*VnfSpec)(nil),               // 21: switchboard.api.v1.VnfSpec
+	(*VnfStatus)(nil),             // 22: switchboard.api.v1.VnfStatus
+	(*VnfOption)(nil),             // 23: switchboard.api.v1.VnfOption
+	(*FirewallRule)(nil),          // 24: switchboard.api.v1.FirewallRule
+	(*VnfBehaviour)(nil),          // 25: switchboard.api.v1.VnfBehaviour
+	(*VnfDeployment)(nil),         // 26: switchboard.api.v1.VnfDeployment
+	(*VnfDeploymentSpec)(nil),     // 27: switchboard.api.v1.VnfDeploymentSpec
+	(*VnfDeploymentStatus)(nil),   // 28: switchboard.api.v1.VnfDeploymentStatus
+	(*VnfInstance)(nil),           // 29: switchboard.api.v1.VnfInstance
+	(*Edge)(nil),                  // 30: switchboard.api.v1.Edge
+	(*EdgeSpec)(nil),              // 31: switchboard.api.v1.EdgeSpec
+	(*EdgeStatus)(nil),            // 32: switchboard.api.v1.EdgeStatus
+	(*Chain)(nil),                 // 33: switchboard.api.v1.Chain
+	(*ChainSpec)(nil),             // 34: switchboard.api.v1.ChainSpec
+	(*ChainIngress)(nil),          // 35: switchboard.api.v1.ChainIngress
+	(*ChainEgress)(nil),           // 36: switchboard.api.v1.ChainEgress
+	(*Match)(nil),                 // 37: switchboard.api.v1.Match
+	(*ChainVnf)(nil),              // 38: switchboard.api.v1.ChainVnf
+	(*Demand)(nil),                // 39: switchboard.api.v1.Demand
+	(*ChainStatus)(nil),           // 40: switchboard.api.v1.ChainStatus
+	(*JoinedEdge)(nil),            // 41: switchboard.api.v1.JoinedEdge
+	(*Route)(nil),                 // 42: switchboard.api.v1.Route
+	(*Move)(nil),                  // 43: switchboard.api.v1.Move
+	(*RouteStatus)(nil),           // 44: switchboard.api.v1.RouteStatus
+	nil,                           // 45: switchboard.api.v1.Metadata.LabelsEntry
+	nil,                           // 46: switchboard.api.v1.ForwarderStatus.DropsEntry
+	(*timestamppb.Timestamp)(nil), // 47: google.protobuf.Timestamp
+	(*structpb.Value)(nil),        // 48: google.protobuf.Value
+	(*structpb.Struct)(nil),       // 49: google.protobuf.Struct
 }
 var file_switchboard_api_v1_resources_proto_depIdxs = []int32{
 	9,  // 0: switchboard.api.v1.Resource.metadata:type_name -> switchboard.api.v1.Metadata
 	10, // 1: switchboard.api.v1.Resource.site:type_name -> switchboard.api.v1.Site
 	14, // 2: switchboard.api.v1.Resource.link:type_name -> switchboard.api.v1.Link
-	16, // 3: switchboard.api.v1.Resource.vnf:type_name -> switchboard.api.v1.Vnf
-	22, // 4: switchboard.api.v1.Resource.vnf_deployment:type_name -> switchboard.api.v1.VnfDeployment
-	25, // 5: switchboard.api.v1.Resource.vnf_instance:type_name -> switchboard.api.v1.VnfInstance
-	26, // 6: switchboard.api.v1.Resource.edge:type_name -> switchboard.api.v1.Edge
-	29, // 7: switchboard.api.v1.Resource.chain:type_name -> switchboard.api.v1.Chain
-	38, // 8: switchboard.api.v1.Resource.route:type_name -> switchboard.api.v1.Route
-	39, // 9: switchboard.api.v1.Resource.move:type_name -> switchboard.api.v1.Move
-	41, // 10: switchboard.api.v1.Metadata.labels:type_name -> switchboard.api.v1.Metadata.LabelsEntry
-	43, // 11: switchboard.api.v1.Metadata.created:type_name -> google.protobuf.Timestamp
-	11, // 12: switchboard.api.v1.Site.spec:type_name -> switchboard.api.v1.SiteSpec
-	12, // 13: switchboard.api.v1.Site.status:type_name -> switchboard.api.v1.SiteStatus
-	0,  // 14: switchboard.api.v1.SiteSpec.kind:type_name -> switchboard.api.v1.SiteKind
-	13, // 15: switchboard.api.v1.SiteStatus.forwarders:type_name -> switchboard.api.v1.ForwarderStatus
-	43, // 16: switchboard.api.v1.SiteStatus.last_seen:type_name -> google.protobuf.Timestamp
-	42, // 17: switchboard.api.v1.ForwarderStatus.drops:type_name -> switchboard.api.v1.ForwarderStatus.DropsEntry
-	15, // 18: switchboard.api.v1.Link.spec:type_name -> switchboard.api.v1.LinkSpec
-	1,  // 19: switchboard.api.v1.LinkSpec.encapsulation:type_name -> switchboard.api.v1.Encapsulation
-	17, // 20: switchboard.api.v1.Vnf.spec:type_name -> switchboard.api.v1.VnfSpec
-	18, // 21: switchboard.api.v1.Vnf.status:type_name -> switchboard.api.v1.VnfStatus
-	19, // 22: switchboard.api.v1.VnfSpec.options:type_name -> switchboard.api.v1.VnfOption
-	21, // 23: switchboard.api.v1.VnfSpec.behaviour:type_name -> switchboard.api.v1.VnfBehaviour
-	2,  // 24: switchboard.api.v1.VnfSpec.attachment:type_name -> switchboard.api.v1.Attachment
-	3,  // 25: switchboard.api.v1.VnfOption.type:type_name -> switchboard.api.v1.VnfOptionType
-	44, // 26: switchboard.api.v1.VnfOption.default_value:type_name -> google.protobuf.Value
-	23, // 27: switchboard.api.v1.VnfDeployment.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
-	24, // 28: switchboard.api.v1.VnfDeployment.status:type_name -> switchboard.api.v1.VnfDeploymentStatus
-	4,  // 29: switchboard.api.v1.VnfInstance.state:type_name -> switchboard.api.v1.VnfInstanceState
-	43, // 30: switchboard.api.v1.VnfInstance.since:type_name -> google.protobuf.Timestamp
-	27, // 31: switchboard.api.v1.Edge.spec:type_name -> switchboard.api.v1.EdgeSpec
-	28, // 32: switchboard.api.v1.Edge.status:type_name -> switchboard.api.v1.EdgeStatus
-	5,  // 33: switchboard.api.v1.EdgeSpec.kind:type_name -> switchboard.api.v1.EdgeKind
-	30, // 34: switchboard.api.v1.Chain.spec:type_name -> switchboard.api.v1.ChainSpec
-	36, // 35: switchboard.api.v1.Chain.status:type_name -> switchboard.api.v1.ChainStatus
-	31, // 36: switchboard.api.v1.ChainSpec.ingress:type_name -> switchboard.api.v1.ChainIngress
-	34, // 37: switchboard.api.v1.ChainSpec.vnfs:type_name -> switchboard.api.v1.ChainVnf
-	32, // 38: switchboard.api.v1.ChainSpec.egress:type_name -> switchboard.api.v1.ChainEgress
-	35, // 39: switchboard.api.v1.ChainSpec.demand:type_name -> switchboard.api.v1.Demand
-	33, // 40: switchboard.api.v1.ChainIngress.match:type_name -> switchboard.api.v1.Match
-	45, // 41: switchboard.api.v1.ChainVnf.options:type_name -> google.protobuf.Struct
-	6,  // 42: switchboard.api.v1.ChainStatus.phase:type_name -> switchboard.api.v1.ChainPhase
-	40, // 43: switchboard.api.v1.ChainStatus.routes:type_name -> switchboard.api.v1.RouteStatus
-	35, // 44: switchboard.api.v1.ChainStatus.measured:type_name -> switchboard.api.v1.Demand
-	43, // 45: switchboard.api.v1.ChainStatus.active_since:type_name -> google.protobuf.Timestamp
-	37, // 46: switchboard.api.v1.ChainStatus.joined:type_name -> switchboard.api.v1.JoinedEdge
-	35, // 47: switchboard.api.v1.ChainStatus.planned:type_name -> switchboard.api.v1.Demand
-	40, // 48: switchboard.api.v1.Route.status:type_name -> switchboard.api.v1.RouteStatus
-	40, // 49: switchboard.api.v1.Move.from:type_name -> switchboard.api.v1.RouteStatus
-	40, // 50: switchboard.api.v1.Move.to:type_name -> switchboard.api.v1.RouteStatus
-	43, // 51: switchboard.api.v1.Move.planned:type_name -> google.protobuf.Timestamp
-	7,  // 52: switchboard.api.v1.RouteStatus.state:type_name -> switchboard.api.v1.RouteState
-	53, // [53:53] is the sub-list for method output_type
-	53, // [53:53] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	20, // 3: switchboard.api.v1.Resource.vnf:type_name -> switchboard.api.v1.Vnf
+	26, // 4: switchboard.api.v1.Resource.vnf_deployment:type_name -> switchboard.api.v1.VnfDeployment
+	29, // 5: switchboard.api.v1.Resource.vnf_instance:type_name -> switchboard.api.v1.VnfInstance
+	30, // 6: switchboard.api.v1.Resource.edge:type_name -> switchboard.api.v1.Edge
+	33, // 7: switchboard.api.v1.Resource.chain:type_name -> switchboard.api.v1.Chain
+	42, // 8: switchboard.api.v1.Resource.route:type_name -> switchboard.api.v1.Route
+	43, // 9: switchboard.api.v1.Resource.move:type_name -> switchboard.api.v1.Move
+	16, // 10: switchboard.api.v1.Resource.network:type_name -> switchboard.api.v1.Network
+	18, // 11: switchboard.api.v1.Resource.customer:type_name -> switchboard.api.v1.Customer
+	45, // 12: switchboard.api.v1.Metadata.labels:type_name -> switchboard.api.v1.Metadata.LabelsEntry
+	47, // 13: switchboard.api.v1.Metadata.created:type_name -> google.protobuf.Timestamp
+	11, // 14: switchboard.api.v1.Site.spec:type_name -> switchboard.api.v1.SiteSpec
+	12, // 15: switchboard.api.v1.Site.status:type_name -> switchboard.api.v1.SiteStatus
+	0,  // 16: switchboard.api.v1.SiteSpec.kind:type_name -> switchboard.api.v1.SiteKind
+	13, // 17: switchboard.api.v1.SiteStatus.forwarders:type_name -> switchboard.api.v1.ForwarderStatus
+	47, // 18: switchboard.api.v1.SiteStatus.last_seen:type_name -> google.protobuf.Timestamp
+	46, // 19: switchboard.api.v1.ForwarderStatus.drops:type_name -> switchboard.api.v1.ForwarderStatus.DropsEntry
+	15, // 20: switchboard.api.v1.Link.spec:type_name -> switchboard.api.v1.LinkSpec
+	1,  // 21: switchboard.api.v1.LinkSpec.encapsulation:type_name -> switchboard.api.v1.Encapsulation
+	17, // 22: switchboard.api.v1.Network.spec:type_name -> switchboard.api.v1.NetworkSpec
+	19, // 23: switchboard.api.v1.Customer.spec:type_name -> switchboard.api.v1.CustomerSpec
+	21, // 24: switchboard.api.v1.Vnf.spec:type_name -> switchboard.api.v1.VnfSpec
+	22, // 25: switchboard.api.v1.Vnf.status:type_name -> switchboard.api.v1.VnfStatus
+	23, // 26: switchboard.api.v1.VnfSpec.options:type_name -> switchboard.api.v1.VnfOption
+	25, // 27: switchboard.api.v1.VnfSpec.behaviour:type_name -> switchboard.api.v1.VnfBehaviour
+	2,  // 28: switchboard.api.v1.VnfSpec.attachment:type_name -> switchboard.api.v1.Attachment
+	3,  // 29: switchboard.api.v1.VnfOption.type:type_name -> switchboard.api.v1.VnfOptionType
+	48, // 30: switchboard.api.v1.VnfOption.default_value:type_name -> google.protobuf.Value
+	27, // 31: switchboard.api.v1.VnfDeployment.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
+	28, // 32: switchboard.api.v1.VnfDeployment.status:type_name -> switchboard.api.v1.VnfDeploymentStatus
+	4,  // 33: switchboard.api.v1.VnfInstance.state:type_name -> switchboard.api.v1.VnfInstanceState
+	47, // 34: switchboard.api.v1.VnfInstance.since:type_name -> google.protobuf.Timestamp
+	31, // 35: switchboard.api.v1.Edge.spec:type_name -> switchboard.api.v1.EdgeSpec
+	32, // 36: switchboard.api.v1.Edge.status:type_name -> switchboard.api.v1.EdgeStatus
+	5,  // 37: switchboard.api.v1.EdgeSpec.kind:type_name -> switchboard.api.v1.EdgeKind
+	34, // 38: switchboard.api.v1.Chain.spec:type_name -> switchboard.api.v1.ChainSpec
+	40, // 39: switchboard.api.v1.Chain.status:type_name -> switchboard.api.v1.ChainStatus
+	35, // 40: switchboard.api.v1.ChainSpec.ingress:type_name -> switchboard.api.v1.ChainIngress
+	38, // 41: switchboard.api.v1.ChainSpec.vnfs:type_name -> switchboard.api.v1.ChainVnf
+	36, // 42: switchboard.api.v1.ChainSpec.egress:type_name -> switchboard.api.v1.ChainEgress
+	39, // 43: switchboard.api.v1.ChainSpec.demand:type_name -> switchboard.api.v1.Demand
+	37, // 44: switchboard.api.v1.ChainIngress.match:type_name -> switchboard.api.v1.Match
+	49, // 45: switchboard.api.v1.ChainVnf.options:type_name -> google.protobuf.Struct
+	6,  // 46: switchboard.api.v1.ChainStatus.phase:type_name -> switchboard.api.v1.ChainPhase
+	44, // 47: switchboard.api.v1.ChainStatus.routes:type_name -> switchboard.api.v1.RouteStatus
+	39, // 48: switchboard.api.v1.ChainStatus.measured:type_name -> switchboard.api.v1.Demand
+	47, // 49: switchboard.api.v1.ChainStatus.active_since:type_name -> google.protobuf.Timestamp
+	41, // 50: switchboard.api.v1.ChainStatus.joined:type_name -> switchboard.api.v1.JoinedEdge
+	39, // 51: switchboard.api.v1.ChainStatus.planned:type_name -> switchboard.api.v1.Demand
+	44, // 52: switchboard.api.v1.Route.status:type_name -> switchboard.api.v1.RouteStatus
+	44, // 53: switchboard.api.v1.Move.from:type_name -> switchboard.api.v1.RouteStatus
+	44, // 54: switchboard.api.v1.Move.to:type_name -> switchboard.api.v1.RouteStatus
+	47, // 55: switchboard.api.v1.Move.planned:type_name -> google.protobuf.Timestamp
+	7,  // 56: switchboard.api.v1.RouteStatus.state:type_name -> switchboard.api.v1.RouteState
+	57, // [57:57] is the sub-list for method output_type
+	57, // [57:57] is the sub-list for method input_type
+	57, // [57:57] is the sub-list for extension type_name
+	57, // [57:57] is the sub-list for extension extendee
+	0,  // [0:57] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_api_v1_resources_proto_init() }
@@ -3567,14 +3799,17 @@ func file_switchboard_api_v1_resources_proto_init() {
 		(*Resource_Chain)(nil),
 		(*Resource_Route)(nil),
 		(*Resource_Move)(nil),
+		(*Resource_Network)(nil),
+		(*Resource_Customer)(nil),
 	}
+	file_switchboard_api_v1_resources_proto_msgTypes[9].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_api_v1_resources_proto_rawDesc), len(file_switchboard_api_v1_resources_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   35,
+			NumMessages:   39,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
