@@ -9,6 +9,7 @@ use std::{fmt, fs};
 unsafe extern "C" {
     fn sb_eal_init(argc: c_int, argv: *mut *mut c_char) -> c_int;
     fn sb_eal_cleanup() -> c_int;
+    fn sb_counter_hz() -> u64;
     fn rte_eal_get_runtime_dir() -> *const c_char;
 }
 
@@ -78,6 +79,12 @@ impl Environment {
             let _ = fs::remove_dir(directory);
         }
         Ok(Environment(()))
+    }
+
+    /// How fast DPDK believes that the processor's counter ([`crate::cycles`]) runs, in counts a second.
+    pub fn counter_hz(&self) -> u64 {
+        // SAFETY: DPDK has started.
+        unsafe { sb_counter_hz() }
     }
 
     /// Gives back what DPDK took outside the process, such as huge-page files. Nothing of DPDK may be used after it.
