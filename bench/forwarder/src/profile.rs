@@ -1,15 +1,15 @@
 //! The pipeline alone for some seconds, for a profiler and for quick comparisons:
 //!
 //! ```text
-//! bench-forwarder profile FLOWS SECONDS [new|shared]
+//! bench-forwarder profile FLOWS SECONDS [new|shared|at_home|anywhere]
 //! perf record -e cpu-clock bench-forwarder profile 512000 5
 //! ```
 //! With `new` every packet opens a connection beside those there are. With `shared` the pipeline is one of two workers', and all
-//! packets are at home with it.
+//! packets are at home with it. With `at_home` and `anywhere` there are two workers, and frames arrive there.
 
 use crate::clock::median;
 use crate::frames::{Draw, Writer};
-use crate::rows::{Bench, MEMORY_LIMIT};
+use crate::rows::{Bench, MEMORY_LIMIT, two_cores};
 use crate::rules::{PORT_MAC, VNF_EGRESS_MAC};
 use crate::subject::{BURST, Load, Subject, nanoseconds};
 use forwarder::home::Homes;
@@ -26,11 +26,16 @@ pub fn run(bench: &Bench, words: &[&str]) -> Result<(), String> {
     let number = |index: usize| -> Result<u32, String> {
         let word = words
             .get(index)
-            .ok_or("profile FLOWS SECONDS [new|shared]")?;
+            .ok_or("profile FLOWS SECONDS [new|shared|at_home|anywhere]")?;
         word.parse()
             .map_err(|error| format!("profile: {word:?}: {error}"))
     };
     let (flows, time) = (number(0)?, Duration::from_secs(number(1)?.into()));
+    if let Some(way @ ("at_home" | "anywhere")) = words.get(2).copied() {
+        let rate = two_cores::profile(bench, flows, time / 5, way == "at_home");
+        println!("{rate:.2} Mpps of two workers, {way}");
+        return Ok(());
+    }
     let mut load = Load::new(&bench.pool);
     let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
     subject.open(&mut load, 0, flows.max(BURST as u32));

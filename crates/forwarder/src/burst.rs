@@ -279,6 +279,7 @@ impl<F: Frame> Pipeline<F> {
         out: &mut Output<F>,
     ) {
         let mut burst = self.burst.take().unwrap_or_default();
+        let own = self.sharing.as_ref().map_or(0, |sharing| sharing.own());
         let mut frames = frames.drain(..);
         let processor = self.v4.processor();
         while frames.len() > 0 {
@@ -292,12 +293,12 @@ impl<F: Frame> Pipeline<F> {
                 pipeline: self,
             });
             if SHARED && burst.homes.some_away() {
-                let mut staying = std::mem::take(&mut self.staying);
+                let mut parted = std::mem::take(&mut self.parted);
                 let received = frames.by_ref().take(count);
                 burst
                     .homes
-                    .part(port, received, &mut staying, &mut out.away);
-                let (count, mut here) = (staying.len(), staying.drain(..));
+                    .part(port, received, own, &mut parted, &mut out.away);
+                let (count, mut here) = (parted[own].len(), parted[own].drain(..));
                 processor.run(GoThrough::<_, _, SHARED> {
                     pipeline: self,
                     rules,
@@ -309,7 +310,7 @@ impl<F: Frame> Pipeline<F> {
                     out,
                 });
                 drop(here);
-                self.staying = staying;
+                self.parted = parted;
             } else {
                 processor.run(GoThrough::<_, _, SHARED> {
                     pipeline: self,

@@ -161,6 +161,11 @@ impl Sharing {
         (self.homes, self.own)
     }
 
+    /// The own number.
+    pub(crate) fn own(&self) -> usize {
+        self.own as usize
+    }
+
     /// Forgets fragments that are too old; returns how many went before their time. `now` is in seconds.
     pub(crate) fn forget_old(&mut self, now: u32) -> u64 {
         self.fragments.forget_old(now);
@@ -172,6 +177,7 @@ impl<F: Frame> Pipeline<F> {
     /// Makes it one of several: it steers only connections that are at home with the worker `own`, and puts frames of all
     /// others in [`crate::output::Output::away`].
     pub fn share(&mut self, homes: Homes, own: usize) {
+        self.parted.resize_with(homes.workers(), Vec::new);
         self.sharing = (homes.workers() > 1).then(|| {
             Box::new(Sharing {
                 homes,

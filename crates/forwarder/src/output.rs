@@ -59,22 +59,36 @@ impl<F> Default for AwayFrames<F> {
 
 impl<F> AwayFrames<F> {
     /// Adds a frame behind those for the same worker.
-    #[inline]
     pub fn push(&mut self, worker: usize, errand: Errand, port: usize, frame: F) {
-        let alike = |away: &&mut Away<F>| {
-            away.worker == worker && away.port == port && away.errand == errand
-        };
-        if let Some(away) = self.batches.iter_mut().find(alike) {
-            return away.frames.push(frame);
-        }
-        let mut frames = self.spare_list();
-        frames.push(frame);
-        self.batches.push(Away {
-            worker,
-            errand,
-            port,
-            frames,
+        self.list(worker, errand, port).push(frame);
+    }
+
+    /// Adds frames behind those for the same worker, and empties their list.
+    pub(crate) fn append(
+        &mut self,
+        worker: usize,
+        errand: Errand,
+        port: usize,
+        frames: &mut Vec<F>,
+    ) {
+        self.list(worker, errand, port).append(frames);
+    }
+
+    /// The frames for a worker that are alike.
+    fn list(&mut self, worker: usize, errand: Errand, port: usize) -> &mut Vec<F> {
+        let alike =
+            |away: &Away<F>| away.worker == worker && away.port == port && away.errand == errand;
+        let at = self.batches.iter().position(alike).unwrap_or_else(|| {
+            let frames = self.spare.pop().unwrap_or_default();
+            self.batches.push(Away {
+                worker,
+                errand,
+                port,
+                frames,
+            });
+            self.batches.len() - 1
         });
+        &mut self.batches[at].frames
     }
 
     /// Whether there are none.
@@ -86,11 +100,6 @@ impl<F> AwayFrames<F> {
     #[inline]
     pub fn drain(&mut self) -> impl Iterator<Item = Away<F>> {
         self.batches.drain(..)
-    }
-
-    /// An empty list, with memory if there is some to spare.
-    pub(crate) fn spare_list(&mut self) -> Vec<F> {
-        self.spare.pop().unwrap_or_default()
     }
 
     /// Keeps a list that is not needed any more.

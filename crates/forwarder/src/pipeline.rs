@@ -37,8 +37,8 @@ pub struct Pipeline<F> {
     pub(crate) errors: ErrorLimit,
     /// Nothing where there is one worker.
     pub(crate) sharing: Option<Box<Sharing>>,
-    /// Frames of a burst that are at home here; empty between bursts.
-    pub(crate) staying: Vec<F>,
+    /// Frames of a burst by the worker they are at home with, where there are several; empty between bursts.
+    pub(crate) parted: Vec<Vec<F>>,
     /// What happened so far.
     pub counters: Counters,
     /// A trace under way.
@@ -104,7 +104,7 @@ impl<F: Frame> Pipeline<F> {
             fragments: Fragments::default(),
             errors: ErrorLimit::default(),
             sharing: None,
-            staying: Vec::new(),
+            parted: Vec::new(),
             counters: Counters::default(),
             trace: None,
             hash: ConnectionHash::new(rules.selection_seed),

@@ -232,6 +232,21 @@ pub fn measure(bench: &Bench, results: &mut Results) {
     }
 }
 
+/// Packets a second of two workers alone, in millions, with all frames at home or half of them handed over: for a profiler.
+pub fn profile(bench: &Bench, flows: u32, round: Duration, at_home: bool) -> f64 {
+    let team = Team {
+        round,
+        ..Team::new(bench)
+    };
+    let mut workers = team.workers(2, flows);
+    let arrive = match at_home {
+        true => Arrive::AtHome,
+        false => Arrive::Anywhere,
+    };
+    let rates = (0..5).map(|seed| team.rate(&mut workers, flows, arrive, seed));
+    median(rates.collect())
+}
+
 fn measure_size(bench: &Bench, team: &Team, flows: u32, label: &str, results: &mut Results) {
     let (mut one, mut two) = (team.workers(1, flows), team.workers(2, flows));
     let (mut alone, mut at_home, mut anywhere) = (Vec::new(), Vec::new(), Vec::new());

@@ -75,15 +75,21 @@ impl<K: Family> Keys<K> {
     #[inline(always)]
     pub(super) fn keep(&mut self, slot: u8, to: &mut usize) -> u8 {
         let at = *to % BURST;
-        self.keys[at] = self.keys[usize::from(slot) % BURST];
+        self.put(slot.into(), at);
         *to += 1;
         at as u8
     }
 
-    /// Asks memory for the entries of keys that have come since.
+    /// Has a key stand at another place too.
     #[inline(always)]
-    pub(super) fn fetch(&mut self, table: &FlowTable<K>) {
-        if self.count > self.lookups.count() {
+    pub(super) fn put(&mut self, slot: usize, to: usize) {
+        self.keys[to % BURST] = self.keys[slot % BURST];
+    }
+
+    /// Asks memory for the entries of keys that have come since, once there are so many.
+    #[inline(always)]
+    pub(super) fn fetch(&mut self, table: &FlowTable<K>, least: usize) {
+        if self.count >= self.lookups.count() + least {
             self.fetch_new(table);
         }
     }
@@ -104,7 +110,7 @@ impl<K: Family> Keys<K> {
     /// The first half of a look-up. What it did not find comes from memory until the second half.
     pub(super) fn look(&mut self, table: &FlowTable<K>) {
         if self.count > 0 {
-            self.fetch(table);
+            self.fetch(table, 1);
             table.look(&self.lookups, &mut self.found, &mut self.missed);
         }
     }
@@ -167,8 +173,8 @@ impl<K: Family> Connections<K> {
 
     /// [`Keys::fetch`] of both.
     #[inline(always)]
-    pub(super) fn fetch(&mut self, table: &FlowTable<K>) {
-        self.stages.fetch(table);
-        self.edges.fetch(table);
+    pub(super) fn fetch(&mut self, table: &FlowTable<K>, least: usize) {
+        self.stages.fetch(table, least);
+        self.edges.fetch(table, least);
     }
 }

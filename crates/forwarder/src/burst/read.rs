@@ -93,11 +93,11 @@ impl Burst {
         self.v4.clear();
         self.v6.clear();
         self.edge_slots = [NO_EDGE; BURST];
-        self.homes.clear();
         let (homes, own) = match &pipeline.sharing {
             Some(sharing) if SHARED => sharing.homes(),
             _ => (Homes::new([0; 16], 1), 0),
         };
+        self.homes.clear(own as u8);
         let sharers = Sharers { homes, own };
         let mut remembered = self.remembered.take().unwrap_or_default();
         let tables = (&pipeline.v4, &pipeline.v6);
@@ -139,8 +139,10 @@ impl Burst {
             if SHARED {
                 at = self.keep_own(sharers, &marks, at);
             }
-            self.v4.fetch(v4);
-            self.v6.fetch(v6);
+            // Where others' packets were left out, two parts together have as many keys as one.
+            let least = if SHARED { FETCH } else { 1 };
+            self.v4.fetch(v4, least);
+            self.v6.fetch(v6, least);
         }
     }
 
@@ -219,10 +221,29 @@ impl Burst {
         let others = self.v4.edges.count - marks.v4[1] + self.v6.stages.count - marks.v6[0]
             + self.v6.edges.count
             - marks.v6[1];
-        match differs == 0 && others == 0 {
-            true => at,
-            false => self.part(sharers, marks, at, &theirs),
+        match (differs == 0, others == 0) {
+            (true, true) => at,
+            (_, true) if stages.len() == at - marks.at => self.part_v4(*own, marks, at, &theirs),
+            _ => self.part(sharers, marks, at, &theirs),
         }
+    }
+
+    /// [`Burst::part`] where all packets are over IPv4 at stages, so that their keys lie as they do.
+    #[inline(never)]
+    fn part_v4(&mut self, own: u32, marks: &Marks, end: usize, homes: &[u32; FETCH]) -> usize {
+        let (mut at, mut kept) = (marks.at, marks.v4[0]);
+        for (index, &home) in homes.iter().enumerate().take(end - marks.at) {
+            self.homes.note(marks.position + index, home, home != own);
+            // What goes is written over by what comes next.
+            let mut packet = self.packets[(marks.at + index) % BURST];
+            packet.slot = kept as u8;
+            self.packets[at % BURST] = packet;
+            self.v4.stages.put(marks.v4[0] + index, kept);
+            let stays = usize::from(home == own);
+            (at, kept) = (at + stays, kept + stays);
+        }
+        self.v4.stages.count = kept;
+        at
     }
 
     /// Parts packets, read since `marks`, of which some may be at home elsewhere; `stages` are the homes of those over IPv4 at
@@ -257,7 +278,7 @@ impl Burst {
                 Lane::Long => homes[index % FETCH],
             };
             if home != own {
-                self.homes.goes(marks.position + index, home as u8);
+                self.homes.note(marks.position + index, home, true);
                 continue;
             }
             match packet.lane {
