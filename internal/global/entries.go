@@ -62,8 +62,8 @@ type modelDeployment struct {
 // modelChain is what a chain wants: traffic from its ingress to its egress sites through VNFs.
 type modelChain struct {
 	ID             string   `json:"id"`
-	Ingress        any      `json:"ingress"` // a node, or nodes with shares
-	Egress         any      `json:"egress"`  // a node, nodes with shares, or nodes of which any will do
+	Ingress        any      `json:"ingress,omitempty"` // a node, or nodes with shares; without one nothing is to be routed
+	Egress         any      `json:"egress,omitempty"`  // a node, nodes with shares, or nodes of which any will do
 	Vnfs           []string `json:"vnfs"`
 	Forward        float64  `json:"forward_mbps"`
 	Reverse        float64  `json:"reverse_mbps"`
@@ -189,11 +189,11 @@ func (g *Global) heldChain(key chain.Key) (modelHeld, bool) {
 		held.Reserved = append(held.Reserved, modelLoad{string(at.Vnf), string(at.Site), float64(reserved[at])})
 	}
 	if version == nil {
-		held.Ingress, held.Egress = "", "" // no demand to be routed, only what is reserved
-		return held, true
+		return held, true // no demand to be routed, only what is reserved
 	}
-	pairs := pairsOfVersion(version)
-	held.Ingress, held.Egress = modelEnds(pairs)
+	if demand.Total() > 0 {
+		held.Ingress, held.Egress = modelEnds(pairsOfVersion(version))
+	}
 	for _, v := range version.Vnfs {
 		held.Vnfs = append(held.Vnfs, v.Vnf)
 	}

@@ -113,3 +113,36 @@ func TestACustomersPriorityKeepsItsChainsTraffic(t *testing.T) {
 		t.Fatalf("the chain of the customer's priority moved: %v", s.Routes)
 	}
 }
+
+// A writer that puts nonsense into the model stops nobody: the last right values hold, and te.status names the wrong ones.
+func TestAWrongEntryOfTheModelStopsNoChain(t *testing.T) {
+	p := standard(t)
+	p.await("the topology is known", func() bool { return p.optimiserStatus().Nodes == 3 })
+	store := p.hq.connection.Local(bus.ModelBucket)
+	wrong := map[string]string{
+		bus.Key("link", "office-west"+forwardLink): `{"id":"office-west>","from":"office","to":"west","latency_ms":4,"bandwidth_mbps":-5}`,
+		bus.Key("site", "west"):                    `{"id":"west","node":"west","capacity":"NaN"}`,
+		bus.Key("vnf", "cache"):                    `{"id":"cache","load_per_mbps":1}`,
+		bus.Key("node", "office"):                  `{"id":"office"`,
+	}
+	for key, value := range wrong {
+		if _, err := store.Put(testContext(t), key, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.await("the wrong entries are named", func() bool {
+		named := 0
+		for _, r := range p.optimiserStatus().Refused {
+			if wrong[r.Key] == "" || r.Reason == "" {
+				t.Errorf("%s is refused: %s", r.Key, r.Reason)
+			}
+			named++
+		}
+		return named == len(wrong)
+	})
+	p.apply(webChain)
+	// The link as it was is part of the fastest way; without it the chain would take the direct link's 20 ms.
+	if c := p.awaitPhase("acme", "web", active); c.Status.Routes[0].LatencyMs != 9 {
+		t.Errorf("the routes are %v", c.Status.Routes)
+	}
+}

@@ -40,6 +40,7 @@ func (p *platform) optimiserStatus() (status struct {
 	Chains   int
 	Nodes    int
 	Revision uint64
+	Refused  []struct{ Key, Reason string }
 }) {
 	ctx, cancel := context.WithTimeout(testContext(p.t), time.Second)
 	defer cancel()

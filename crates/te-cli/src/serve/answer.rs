@@ -7,7 +7,7 @@ use async_nats::Message;
 use te::error::{Error, Reason};
 use te::json::{Fields, Place, Value, Writer, parse};
 use te::lp::Monitor;
-use te::online::{Move, MovePlan};
+use te::online::{Move, MovePlan, Notice};
 use te::solution::Objective;
 
 use super::Shared;
@@ -99,15 +99,30 @@ fn answer(
 }
 
 fn status(shared: &Shared) -> String {
-    let (chains, nodes) = shared.worker().size();
+    let worker = shared.worker();
+    let (chains, nodes) = worker.size();
     let mut writer = Writer::new();
     writer.object(|w| {
         w.name("worker").text(&shared.name);
         w.name("chains").number(chains as f64);
         w.name("nodes").number(nodes as f64);
         w.name("revision").number(*shared.seen.borrow() as f64);
+        notices(w.name("refused"), &worker.refused());
+        notices(w.name("waiting"), &worker.waiting());
     });
     writer.finish()
+}
+
+/// A list `[{key, reason}]`.
+fn notices(w: &mut Writer, list: &[Notice]) {
+    w.list(|w| {
+        for notice in list {
+            w.object(|w| {
+                w.name("key").text(&notice.key);
+                w.name("reason").text(&notice.reason);
+            });
+        }
+    });
 }
 
 /// `{"chain": {…}, "limits": […], "planned": […]}`: routes at the present loads, or what is lacking.

@@ -50,9 +50,18 @@ async fn follow(mut watch: Watch, last: u64, any: bool, shared: &Shared) {
         } else {
             Ok(None)
         };
-        let taken = value.and_then(|value| shared.worker().set(&entry.key, value));
+        let taken = match value {
+            Ok(value) => shared.worker().set(&entry.key, value),
+            Err(e) => {
+                shared.worker().refuse(&entry.key, &e);
+                Err(e)
+            }
+        };
         if let Err(e) = taken {
-            eprintln!("switchboard-te: {}: {e}", entry.key);
+            eprintln!(
+                "switchboard-te: {} is refused, and what was in force stays: {e}",
+                entry.key
+            );
         }
         if let Some(known) = known.as_mut().filter(|_| present) {
             known.insert(entry.key.clone());

@@ -71,10 +71,19 @@ impl Model {
     /// # Errors
     /// As [`Model::read`].
     pub fn from_value(document: &Value) -> Result<Model, InputError> {
+        let model = Self::of_parts(document)?;
+        model.validate()?;
+        Ok(model)
+    }
+
+    /// Reads a document whose parts are each right and refer to each other, without the checks that need all of them.
+    ///
+    /// # Errors
+    /// As [`Model::read`].
+    pub(crate) fn of_parts(document: &Value) -> Result<Model, InputError> {
         let (mut model, catalogue) = Self::skeleton(document)?;
         let root = Fields::of(Place::ROOT, document, &TOP_LEVEL)?;
         model.chains = super::chains::read(&root, &catalogue, &model)?;
-        model.validate()?;
         Ok(model)
     }
 

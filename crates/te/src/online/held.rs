@@ -1,5 +1,6 @@
 //! What a chain holds: traffic on its routes' links, and what is reserved for it at sites.
 
+use super::entries::member;
 use crate::error::{InputError, Reason};
 use crate::instance::Instance;
 use crate::json::{Fields, Place, Value};
@@ -30,43 +31,59 @@ pub struct Held {
     pub paths: Vec<Path>,
 }
 
-impl Held {
+/// What a chain's entry says that it holds, in the entry's own names.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Claim {
+    paths: Vec<Path>,
+    /// Forward and reverse traffic of each path's stages.
+    traffic: Vec<(Vec<f64>, Vec<f64>)>,
+    /// VNF, site and load.
+    reserved: Vec<(String, String, f64)>,
+}
+
+impl Claim {
     /// Reads `forward_mbps`, `reverse_mbps`, `routes` `[{fraction, ingress, sites, egress}]` and `reserved`
-    /// `[{vnf, site, load}]` of a chain's entry. Routes load links, reservations VNFs and sites.
+    /// `[{vnf, site, load}]` of a chain's entry.
     ///
     /// # Errors
     /// The first mistake, with its pointer.
-    pub fn read(
-        model: &Model,
-        instance: &Instance,
-        place: Place<'_>,
-        value: &Value,
-    ) -> Result<Held, InputError> {
-        let mut held = Held::default();
-        let Value::Object(members) = value else {
+    pub(super) fn read(place: Place<'_>, value: &Value) -> Result<Claim, InputError> {
+        let Value::Object(_) = value else {
             return Err(place.error(Reason::WrongType, "a chain's entry must be an object"));
         };
-        let member = |name: &str| members.iter().find(|(n, _)| n == name).map(|(_, v)| v);
-        if let Some(routes) = member("routes") {
+        let mut claim = Claim::default();
+        if let Some(routes) = member(value, "routes") {
             let list = place.name("routes");
             for (i, item) in list.list(routes)?.iter().enumerate() {
-                held.paths.push(path(list.index(i), item)?);
+                claim.paths.push(path(list.index(i), item)?);
             }
         }
-        for path in &held.paths {
+        for path in &claim.paths {
             let stages = path.sites.len() + 1;
-            let traffic = |name: &str| match member(name) {
+            let traffic = |name: &str| match member(value, name) {
                 Some(value) => read_traffic(place.name(name), value, stages),
                 None => Ok(vec![0.0; stages]),
             };
-            let (forward, reverse) = (traffic("forward_mbps")?, traffic("reverse_mbps")?);
-            carry(model, instance, path, (&forward, &reverse), &mut held.loads);
+            let both = (traffic("forward_mbps")?, traffic("reverse_mbps")?);
+            claim.traffic.push(both);
         }
-        if let Some(reserved) = member("reserved") {
-            held.loads
-                .extend(at_sites(model, instance, place.name("reserved"), reserved)?);
+        if let Some(reserved) = member(value, "reserved") {
+            claim.reserved = loads_at(place.name("reserved"), reserved)?;
         }
-        Ok(held)
+        Ok(claim)
+    }
+
+    /// What it is of a model's rows: routes load links, reservations VNFs and sites.
+    pub(super) fn hold(self, model: &Model, instance: &Instance) -> Held {
+        let mut loads = Vec::new();
+        for (path, (forward, reverse)) in self.paths.iter().zip(&self.traffic) {
+            carry(model, instance, path, (forward, reverse), &mut loads);
+        }
+        loads.extend(rows(model, instance, self.reserved));
+        Held {
+            loads,
+            paths: self.paths,
+        }
     }
 }
 
@@ -132,23 +149,29 @@ pub fn at_sites(
     list: Place<'_>,
     value: &Value,
 ) -> Result<Vec<(usize, f64)>, InputError> {
+    Ok(rows(model, instance, loads_at(list, value)?))
+}
+
+fn loads_at(list: Place<'_>, value: &Value) -> Result<Vec<(String, String, f64)>, InputError> {
+    let items = list.list(value)?.iter().enumerate();
+    items
+        .map(|(i, item)| at_site(list.index(i), item))
+        .collect()
+}
+
+fn rows(model: &Model, instance: &Instance, at: Vec<(String, String, f64)>) -> Vec<(usize, f64)> {
     let mut loads = Vec::new();
-    for (i, item) in list.list(value)?.iter().enumerate() {
-        let (vnf, site, load) = at_site(list.index(i), item)?;
+    for (vnf, site, load) in at {
         let Some(site) = model.sites.iter().position(|s| s.id == site) else {
             continue;
         };
         loads.push((instance.links + site, load));
-        if let Some(row) = model
-            .vnfs
-            .iter()
-            .position(|v| v.id == vnf)
-            .and_then(|v| instance.vnf_row(v, site))
-        {
+        let vnf = model.vnfs.iter().position(|v| v.id == vnf);
+        if let Some(row) = vnf.and_then(|v| instance.vnf_row(v, site)) {
             loads.push((row, load));
         }
     }
-    Ok(loads)
+    loads
 }
 
 /// Reads `{vnf, site, load}`.

@@ -6,10 +6,14 @@
 //! routes out decides them; a worker proposes. So it can be killed and started at any moment, and several can serve the
 //! same model.
 //!
+//! An entry that is wrong by itself is [refused](Worker::refused) when it comes, and the value before stays in force. One that
+//! refers to what is not there [waits](Worker::waiting) for it, so the order in which entries come does not matter.
+//!
 //! One chain is routed by SB-DP at the loads of all others, and what is scarce is named where it does not fit. The exact
 //! solver works on a copy of the model; what it would do differently becomes a plan of moves, the chains with most to
 //! gain first, so that as little live traffic as possible is churned, and in an order in which nothing is overloaded.
 
+mod entries;
 mod held;
 mod moves;
 mod order;
@@ -20,9 +24,11 @@ use std::collections::{BTreeMap, HashMap};
 use crate::error::{Error, InputError, Reason};
 use crate::heuristic::{Costs, State};
 use crate::instance::{Demand, Instance};
-use crate::json::{Fields, Place, Value};
+use crate::json::{Place, Value};
 use crate::model::Model;
 use crate::solution::Objective;
+pub use entries::Notice;
+use held::Claim;
 pub use held::Held;
 pub use moves::{Move, MovePlan};
 pub use route::{Answer, Proposed};
@@ -38,20 +44,26 @@ const KINDS: [(&str, &str); 7] = [
     ("chain", "chains"),
 ];
 
-/// The place of what the whole network has in [`KINDS`]: one entry, without an id.
+// Places in [`KINDS`].
+const NODE: usize = 0;
+const LINK: usize = 1;
+const SITE: usize = 2;
+const VNF: usize = 3;
+const CUSTOMER: usize = 4;
+/// What the whole network has: one entry, without an id.
 const NETWORK: usize = 5;
-
-/// Its fields.
-const OF_NETWORK: [&str; 2] = ["max_link_utilization", "routing"];
-
-/// The place of chains in [`KINDS`].
 const CHAIN: usize = 6;
+
+/// The fields of [`NETWORK`].
+const OF_NETWORK: [&str; 2] = ["max_link_utilization", "routing"];
 
 /// A model in use.
 #[derive(Debug, Clone, Default)]
 pub struct Worker {
     /// Entries by kind and what follows the kind in their key.
     entries: [BTreeMap<String, Value>; 7],
+    /// Why the last value of a key was refused, where it was.
+    refused: BTreeMap<String, String>,
     /// The model compiled; none when something other than a chain has changed.
     compiled: Option<Compiled>,
 }
@@ -75,9 +87,33 @@ impl Worker {
     /// Takes an entry, or forgets it.
     ///
     /// # Errors
-    /// A key of no known kind, or an entry with the id of another: nothing is changed. A chain that cannot be understood:
-    /// where that is its routes or reservations it holds nothing.
+    /// What is wrong with the entry by itself, a key of no known kind, or the id of another entry. What was in force under the
+    /// key stays in force, and [`Worker::refused`] names it until a right value comes. What it refers to need not be there.
     pub fn set(&mut self, key: &str, value: Option<Value>) -> Result<(), InputError> {
+        let taken = self.take(key, value);
+        match &taken {
+            Ok(()) => drop(self.refused.remove(key)),
+            Err(e) => self.refuse(key, e),
+        }
+        taken
+    }
+
+    /// Notes that the present value of a key cannot be taken, such as for what is no JSON.
+    pub fn refuse(&mut self, key: &str, why: &InputError) {
+        self.refused.insert(key.to_owned(), why.to_string());
+    }
+
+    /// Keys whose last value was refused, with the reason. The value before is in force, if there was any since this worker
+    /// began.
+    pub fn refused(&self) -> Vec<Notice> {
+        let notice = |(key, reason): (&String, &String)| Notice {
+            key: key.clone(),
+            reason: reason.clone(),
+        };
+        self.refused.iter().map(notice).collect()
+    }
+
+    fn take(&mut self, key: &str, value: Option<Value>) -> Result<(), InputError> {
         let (kind, id) = key.split_once('.').unwrap_or((key, ""));
         let Some(kind) = KINDS.iter().position(|(name, _)| *name == kind) else {
             let message = format!(
@@ -86,7 +122,8 @@ impl Worker {
             return Err(InputError::new("", Reason::UnknownChoice, message));
         };
         if let Some(value) = &value {
-            self.check_entry(kind, id, value)?;
+            entries::check(kind, value)?;
+            self.check_id(kind, id, value)?;
         }
         let old = match value.clone() {
             Some(value) => self.entries[kind].insert(id.to_owned(), value),
@@ -99,40 +136,26 @@ impl Worker {
             return Ok(());
         }
         match &mut self.compiled {
-            Some(compiled) => {
-                compiled.hold(id, value.as_ref())?;
-                let spec = value.as_ref().map(|v| moves::specified(&compiled.model, v));
-                spec.map_or(Ok(()), |spec| spec.map(|_| ()))
-            }
+            Some(compiled) => compiled.hold(id, value.as_ref()),
             None => Ok(()),
         }
     }
 
     /// Whether an entry may stand beside the others of its kind: of two with the same identifier neither is the right one.
-    fn check_entry(&self, kind: usize, key: &str, value: &Value) -> Result<(), InputError> {
-        match kind {
-            NETWORK => Fields::of(Place::ROOT, value, &OF_NETWORK).map(|_| ()),
-            CHAIN => match value {
-                Value::Object(_) => Ok(()),
-                _ => Err(Place::ROOT.error(Reason::WrongType, "a chain's entry must be an object")),
-            },
-            _ => {
-                let Some(id) = stated_id(value) else {
-                    let message = "an entry needs an 'id', a text";
-                    return Err(Place::ROOT.error(Reason::MissingField, message));
-                };
-                let others = self.entries[kind].iter();
-                let mut same = others.filter(|(k, v)| *k != key && stated_id(v) == Some(id));
-                match same.next() {
-                    None => Ok(()),
-                    Some((other, _)) => {
-                        let message = format!(
-                            "'{id}' is that of the entry {}.{other} already",
-                            KINDS[kind].0
-                        );
-                        Err(InputError::new("/id", Reason::Duplicate, message))
-                    }
-                }
+    fn check_id(&self, kind: usize, key: &str, value: &Value) -> Result<(), InputError> {
+        let Some(id) = stated_id(value).filter(|_| kind != CHAIN) else {
+            return Ok(());
+        };
+        let others = self.entries[kind].iter();
+        let mut same = others.filter(|(k, v)| *k != key && stated_id(v) == Some(id));
+        match same.next() {
+            None => Ok(()),
+            Some((other, _)) => {
+                let message = format!(
+                    "'{id}' is that of the entry {}.{other} already",
+                    KINDS[kind].0
+                );
+                Err(InputError::new("/id", Reason::Duplicate, message))
             }
         }
     }
@@ -149,6 +172,7 @@ impl Worker {
                 self.compiled = None;
             }
         }
+        self.refused.retain(|key, _| keep(key));
     }
 
     /// Number of chains and of nodes.
@@ -168,26 +192,6 @@ impl Worker {
             .map(|row| compiled.state.load[row]))
     }
 
-    /// The model without its chains.
-    fn document(&self) -> Value {
-        let list = |kind: usize| match kind {
-            CHAIN => Value::List(Vec::new()),
-            _ => Value::List(self.entries[kind].values().cloned().collect()),
-        };
-        let section = |(kind, (_, name)): (usize, &(&str, &str))| ((*name).to_owned(), list(kind));
-        let lists = KINDS
-            .iter()
-            .enumerate()
-            .filter(|(kind, _)| *kind != NETWORK);
-        let mut members: Vec<(String, Value)> = lists.map(section).collect();
-        for entry in self.entries[NETWORK].values() {
-            if let Value::Object(fields) = entry {
-                members.extend(fields.iter().cloned());
-            }
-        }
-        Value::Object(members)
-    }
-
     fn compiled(&mut self) -> Result<&mut Compiled, Error> {
         let compiled = match self.compiled.take() {
             Some(compiled) => compiled,
@@ -197,7 +201,7 @@ impl Worker {
     }
 
     fn compile(&self) -> Result<Compiled, Error> {
-        let mut model = Model::from_value(&self.document())?;
+        let mut model = Model::from_value(&self.in_force().0)?;
         // Background is measured and may be more than a link should carry: such a link takes no chain, and the others go on.
         let limit = model.max_link_utilization;
         for link in &mut model.links {
@@ -212,8 +216,7 @@ impl Worker {
             held: HashMap::new(),
         };
         for (id, value) in &self.entries[CHAIN] {
-            // One that cannot be understood was refused when it came; its traffic is not known.
-            let _ = compiled.hold(id, Some(value));
+            compiled.hold(id, Some(value))?;
         }
         Ok(compiled)
     }
@@ -221,13 +224,10 @@ impl Worker {
 
 /// The identifier that an entry states.
 fn stated_id(entry: &Value) -> Option<&str> {
-    let Value::Object(members) = entry else {
-        return None;
-    };
-    members.iter().find_map(|(name, value)| match value {
-        Value::Text(id) if name == "id" => Some(&id[..]),
+    match entries::member(entry, "id") {
+        Some(Value::Text(id)) => Some(id),
         _ => None,
-    })
+    }
 }
 
 impl Compiled {
@@ -239,7 +239,7 @@ impl Compiled {
         let Some(value) = value else {
             return Ok(());
         };
-        let held = Held::read(&self.model, &self.instance, Place::ROOT, value)?;
+        let held = Claim::read(Place::ROOT, value)?.hold(&self.model, &self.instance);
         self.put(held.loads.iter().copied());
         self.held.insert(id.to_owned(), held);
         Ok(())
