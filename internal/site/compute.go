@@ -157,6 +157,7 @@ func (c *computation) servicePath(p *path, forwarder string, previous map[placeK
 	if len(served.Stages) == 0 {
 		return nil
 	}
+	served.Routes, served.Ingresses = c.routes(p)
 	return served
 }
 

@@ -209,6 +209,12 @@ func writeResult(b *strings.Builder, site string, result Result) {
 	}
 	for _, p := range set.Paths {
 		fmt.Fprintf(b, "  path %d/%d %s/%s\n", p.ChainLabel, p.EgressLabel, p.Customer, p.Chain)
+		for _, r := range p.Routes {
+			fmt.Fprintf(b, "    route %5d %s\n", r.Weight, strings.Join(r.Sites, " "))
+		}
+		for _, i := range p.Ingresses {
+			fmt.Fprintf(b, "    ingress %s %v\n", i.Site, i.Prefixes)
+		}
 		for _, s := range p.Stages {
 			fmt.Fprintf(b, "    stage %d\n", s.Number)
 			writeEnd(b, "downstream", s.Downstream)

@@ -121,14 +121,13 @@ fn remote(peer: &str) -> contract::StageEnd {
 
 fn path(stages: Vec<contract::Stage>) -> contract::ServicePath {
     contract::ServicePath {
-        nsh_forward_path: 0,
-        nsh_reverse_path: 0,
         chain_label: CHAIN,
         egress_label: EGRESS,
         customer: "acme".into(),
         chain: "web".into(),
         vnf_count: 1,
         stages,
+        ..Default::default()
     }
 }
 

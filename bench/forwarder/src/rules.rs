@@ -61,8 +61,6 @@ pub fn set() -> contract::RuleSet {
             ..Default::default()
         }],
         paths: vec![contract::ServicePath {
-            nsh_forward_path: 0,
-            nsh_reverse_path: 0,
             chain_label: 1000,
             egress_label: 500,
             customer: "acme".into(),
@@ -87,6 +85,7 @@ pub fn set() -> contract::RuleSet {
                     }],
                 }),
             }],
+            ..Default::default()
         }],
         ..Default::default()
     }

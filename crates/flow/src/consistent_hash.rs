@@ -97,6 +97,21 @@ impl Chooser {
     /// # Errors
     /// There are more than 65 536 members.
     pub fn new(seed: [u8; 16], members: &[Member]) -> Result<Self, TooManyMembers> {
+        let mut chooser = Self::compared(seed, members)?;
+        if chooser.candidates.len() > COMPARED {
+            chooser.winners = (0..CELLS as u64)
+                .filter_map(|cell| chooser.winner(cell, |_| true))
+                .collect();
+        }
+        Ok(chooser)
+    }
+
+    /// Prepares a list whose members are compared one by one, however many they are: it costs no table, and each choice
+    /// some nanoseconds for each member.
+    ///
+    /// # Errors
+    /// There are more than 65 536 members.
+    pub fn compared(seed: [u8; 16], members: &[Member]) -> Result<Self, TooManyMembers> {
         let sip = SipHash13::new(seed);
         let candidate = |(index, member): (usize, &Member)| {
             let index = u16::try_from(index).map_err(|_| TooManyMembers {
@@ -116,16 +131,10 @@ impl Chooser {
             .filter(|(_, member)| member.weight > 0)
             .map(candidate)
             .collect::<Result<_, _>>()?;
-        let mut chooser = Self {
+        Ok(Self {
             candidates,
             winners: Box::default(),
-        };
-        if chooser.candidates.len() > COMPARED {
-            chooser.winners = (0..CELLS as u64)
-                .filter_map(|cell| chooser.winner(cell))
-                .collect();
-        }
-        Ok(chooser)
+        })
     }
 
     /// Index, in the list that was given, of the member for a connection; nothing if no member has a weight.
@@ -134,17 +143,24 @@ impl Chooser {
         let cell = connection >> 48;
         match self.winners.get(cell as usize) {
             Some(&winner) => Some(usize::from(winner)),
-            None => self.winner(cell).map(usize::from),
+            None => self.winner(cell, |_| true).map(usize::from),
         }
     }
 
-    fn winner(&self, cell: u64) -> Option<u16> {
-        let (first, others) = self.candidates.split_first()?;
-        if others.is_empty() {
+    /// The same among the members that are `eligible` alone. Whoever wins among more of them and is eligible wins here.
+    pub fn choose_among(&self, connection: u64, eligible: impl Fn(usize) -> bool) -> Option<usize> {
+        self.winner(connection >> 48, eligible).map(usize::from)
+    }
+
+    #[inline]
+    fn winner(&self, cell: u64, eligible: impl Fn(usize) -> bool) -> Option<u16> {
+        let mut candidates = self.candidates.iter();
+        let first = candidates.find(|candidate| eligible(usize::from(candidate.index)))?;
+        if candidates.as_slice().is_empty() {
             return Some(first.index);
         }
         let mut best = (first, draw(first.key, cell));
-        for candidate in others {
+        for candidate in candidates.filter(|candidate| eligible(usize::from(candidate.index))) {
             let drawn = draw(candidate.key, cell);
             // E ∕ weight, compared without dividing: 38 bits by 16.
             let (mine, its) = (drawn * best.0.weight, best.1 * candidate.weight);
@@ -329,6 +345,22 @@ mod tests {
             if tabled.choose(cell << 48) != Some(8) {
                 assert_eq!(tabled.choose(cell << 48), chooser.choose(cell << 48));
             }
+        }
+    }
+
+    #[test]
+    fn a_choice_among_some_is_that_of_a_list_of_these() {
+        let list = members(&[3, 1, 4, 0, 5, 9, 2, 6, 5, 3]);
+        let odd: Vec<Member> = list.iter().skip(1).step_by(2).copied().collect();
+        let every = Chooser::new(SEED, &list).unwrap();
+        let compared = Chooser::compared(SEED, &list).unwrap();
+        let of_odd = Chooser::new(SEED, &odd).unwrap();
+        assert!(compared.winners.is_empty() && !every.winners.is_empty());
+        for connection in (0..CELLS as u64).map(|cell| cell << 48) {
+            assert_eq!(compared.choose(connection), every.choose(connection));
+            let among = compared.choose_among(connection, |index| index % 2 == 1);
+            assert_eq!(among, of_odd.choose(connection).map(|i| 2 * i + 1));
+            assert_eq!(every.choose_among(connection, |_| false), None);
         }
     }
 

@@ -49,6 +49,7 @@ pub mod ports;
 pub mod prefix;
 pub mod probe;
 pub mod registry;
+pub mod routes;
 pub mod rules;
 pub mod targets;
 pub mod trace;

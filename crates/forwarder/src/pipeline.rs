@@ -400,7 +400,11 @@ impl<F: Frame> Pipeline<F> {
         } else {
             &end.all
         };
-        targets.choose(self.hash.of(key), || key.destination_of(arrival.direction))
+        targets.choose(
+            self.hash.of(key),
+            || key.destination_of(Direction::Reverse),
+            || key.destination_of(arrival.direction),
+        )
     }
 
     fn update<K: Family>(&mut self, found: Found, hops: Hops) {

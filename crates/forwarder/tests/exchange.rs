@@ -584,7 +584,8 @@ fn a_peer_that_is_away_keeps_its_connections_and_gets_no_new_ones() {
         let new = HopId(one.hop(&to(NEW)));
         let chosen = (0..100).filter(|&connection: &u64| {
             let hash = connection.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            targets.choose(hash, || "192.0.2.1".parse().unwrap()) == Some(new)
+            let anywhere = || "192.0.2.1".parse().unwrap();
+            targets.choose(hash, anywhere, anywhere) == Some(new)
         });
         (chosen.count() > 0, rules.hop(new).unwrap().is_usable())
     };

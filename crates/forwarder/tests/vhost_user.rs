@@ -271,8 +271,6 @@ fn rules(directory: &Path) -> contract::RuleSet {
             ..Default::default()
         }],
         paths: vec![contract::ServicePath {
-            nsh_forward_path: 0,
-            nsh_reverse_path: 0,
             chain_label: CHAIN,
             egress_label: EGRESS,
             customer: "acme".into(),
@@ -282,6 +280,7 @@ fn rules(directory: &Path) -> contract::RuleSet {
                 stage(1, Target::Edge("office".into()), guest()),
                 stage(2, guest(), Target::Edge("server".into())),
             ],
+            ..Default::default()
         }],
         ..Default::default()
     }

@@ -316,6 +316,34 @@ pub struct ServicePath {
     pub nsh_forward_path: u32,
     #[prost(uint32, tag = "8")]
     pub nsh_reverse_path: u32,
+    /// Routes of new connections that pass this site. A connection chooses one of them, the same at every forwarder that
+    /// knows it: among those that have this site where its packet comes from, a site with somebody to choose where it goes,
+    /// and its ingress. Where there is none, or none is given, the weights of the stage's targets decide among sites. Left
+    /// out where all routes of the path have the same sites for its VNFs. At most 1024.
+    #[prost(message, repeated, tag = "9")]
+    pub routes: ::prost::alloc::vec::Vec<Route>,
+    /// The sites at which these routes begin.
+    #[prost(message, repeated, tag = "10")]
+    pub ingresses: ::prost::alloc::vec::Vec<Ingress>,
+}
+/// Route is a way through a service path's sites.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Route {
+    /// Its share relative to all other routes of the path, also those that do not pass this site; 1 to 65535.
+    #[prost(uint32, tag = "1")]
+    pub weight: u32,
+    /// The site of the ingress edge, of each VNF and of the egress edge, in order. No two routes have the same.
+    #[prost(string, repeated, tag = "2")]
+    pub sites: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+}
+/// Ingress is a site at which routes begin, and which connections enter there.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Ingress {
+    #[prost(string, tag = "1")]
+    pub site: ::prost::alloc::string::String,
+    /// Sources of connections in forward direction, CIDR; the longest over all ingresses counts. Empty for all.
+    #[prost(string, repeated, tag = "2")]
+    pub prefixes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// Stage z lies between the (z-1)-th VNF (or the ingress edge) and the z-th VNF
 /// (or the egress edge).

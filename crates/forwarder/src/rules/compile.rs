@@ -1,6 +1,7 @@
 mod functions;
 mod moved;
 mod paths;
+mod routes;
 
 use super::classifier::classifiers;
 use super::error::RuleError;

@@ -83,14 +83,15 @@ fn plan(platform: usize) -> Plan {
                 vec![vec![instance(0, "a", 100), instance(1, "b", 50)]],
                 1,
             );
+            one.routes = vec![(100, vec![0, 0, 1]), (50, vec![0, 1, 1])];
             let mut two = Chain {
                 customer: "umbrella".into(),
                 label: 2000,
                 egress_label: 501,
                 ingress: edge(0, "second-in", 3),
                 egress: edge(1, "second-out", 4),
-                vnfs: vec![vec![instance(0, "c", 100)]],
                 internet: false,
+                ..chain(0, vec![vec![instance(0, "c", 100)]], 1)
             };
             (one.ingress.vlan, two.ingress.vlan) = (10, 20);
             (one.egress.vlan, two.egress.vlan) = (11, 21);

@@ -1,9 +1,11 @@
 //! A flow table without room: connections that have an entry keep their choice, all others get the hash's, packet by packet, the
 //! same in both directions and at every forwarder, for as long as weights stand. Nothing is dropped, and everything is counted.
 
+use crate::changes;
 use crate::frames::{packet, tuple};
 use crate::network::{Network, names, settings};
 use crate::plan::{Chain, Plan, chain, instance};
+use crate::routes::pairs;
 use contracts::forwarder::AttachmentState;
 use flow::FlowKey;
 use forwarder::pipeline::{Pipeline, Settings};
@@ -119,6 +121,18 @@ fn both_directions_agree_without_entries_where_a_vnf_is_at_several_sites() {
         let due = f64::from(CONNECTIONS * weight) / 320.0;
         assert!((share / due - 1.0).abs() < 0.05, "{name}: {share} of {due}");
     }
+    network.assert_no_drops();
+}
+
+/// Two VNFs at several sites each, whose pairs have other shares than their sites would give.
+#[test]
+fn both_directions_agree_without_entries_where_routes_prefer_pairs_of_sites() {
+    let mut network = small(pairs());
+    let chain = network.plan.chains[0].clone();
+    for number in 0..CONNECTIONS {
+        changes::exchange(&mut network, &chain, &connection(number), tcp::SYN);
+    }
+    assert!(network.event("flow_table_full_hashed") > u64::from(CONNECTIONS));
     network.assert_no_drops();
 }
 

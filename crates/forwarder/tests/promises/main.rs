@@ -17,6 +17,7 @@ mod random;
 mod refusals;
 mod restarts;
 mod reuse;
+mod routes;
 mod segments;
 mod silent;
 mod team;

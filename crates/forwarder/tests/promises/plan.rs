@@ -25,6 +25,9 @@ pub struct Edge {
     pub vlan: u32,
 }
 
+/// A route's weight, and the sites of the ingress, of each VNF and of the egress.
+pub type Route = (u32, Vec<usize>);
+
 /// A chain: instances of each of its VNFs, in order.
 #[derive(Clone, Debug)]
 pub struct Chain {
@@ -34,6 +37,10 @@ pub struct Chain {
     pub ingress: Edge,
     pub vnfs: Vec<Vec<Instance>>,
     pub egress: Edge,
+    /// More ingress edges, at other sites.
+    pub more_ingresses: Vec<Edge>,
+    /// Where there are none, an instance has the share that its weight is of its VNF's, whatever the path's other elements.
+    pub routes: Vec<Route>,
     /// Whether the egress is the way to everywhere.
     pub internet: bool,
 }
@@ -84,6 +91,8 @@ pub fn chain(ingress_site: usize, vnfs: Vec<Vec<Instance>>, egress_site: usize) 
         ingress: edge(ingress_site, "in", 1),
         vnfs,
         egress: edge(egress_site, "out", 2),
+        more_ingresses: Vec::new(),
+        routes: Vec::new(),
         internet: true,
     }
 }
@@ -113,10 +122,10 @@ impl Plan {
         let mut edges = Vec::new();
         let mut paths = Vec::new();
         for chain in &self.chains {
-            for (edge, direction) in [
-                (&chain.ingress, contract::Direction::Forward),
-                (&chain.egress, contract::Direction::Reverse),
-            ] {
+            let ingresses = chain.ingresses();
+            let ingresses = ingresses.map(|edge| (edge, contract::Direction::Forward));
+            let egress = (&chain.egress, contract::Direction::Reverse);
+            for (edge, direction) in ingresses.chain([egress]) {
                 if edge.site == site {
                     ports.insert(edge_port(edge), ());
                     edges.push(chain.edge(edge, direction));
@@ -220,6 +229,11 @@ pub fn interface_vlan(label: u32, position: usize) -> u32 {
 }
 
 impl Chain {
+    /// Its ingress edges.
+    pub fn ingresses(&self) -> impl Iterator<Item = &Edge> {
+        std::iter::once(&self.ingress).chain(&self.more_ingresses)
+    }
+
     fn edge(&self, edge: &Edge, direction: contract::Direction) -> contract::Edge {
         let gateways = edge
             .prefixes
@@ -227,11 +241,11 @@ impl Chain {
             .map(|prefix| prefix.replace(".0/24", ".1/24").replace("::/64", "::1/64"));
         let matched = match direction {
             contract::Direction::Forward => contract::Match {
-                source_prefixes: self.ingress.prefixes.to_vec(),
+                source_prefixes: edge.prefixes.to_vec(),
                 ..Default::default()
             },
             _ => contract::Match {
-                destination_prefixes: self.ingress.prefixes.to_vec(),
+                destination_prefixes: self.ingresses().flat_map(|e| e.prefixes.clone()).collect(),
                 ..Default::default()
             },
         };
@@ -314,50 +328,96 @@ impl Chain {
         }
     }
 
-    /// The elements at an end of stages: VNF `position`, or an edge.
-    fn elements(&self, position: Option<usize>, edge: &Edge) -> Vec<(usize, Target, u32)> {
-        match position.and_then(|position| {
-            self.vnfs
-                .get(position)
-                .map(|instances| (position, instances))
-        }) {
-            Some((position, instances)) => instances
-                .iter()
-                .map(|instance| {
-                    let id = self.attachment_id(position, instance);
-                    let weight = match instance.state {
-                        contract::AttachmentState::Active => instance.weight,
-                        _ => 0,
-                    };
-                    (instance.site, Target::Attachment(id), weight)
-                })
-                .collect(),
-            None => vec![(
-                edge.site,
-                Target::Edge(format!("{}-{}", self.customer, edge.name)),
-                100,
-            )],
+    /// Who can be chosen at an element of the path: the ingress edges, a VNF's instances, or the egress edge.
+    fn choices(&self, element: usize) -> Vec<Choice> {
+        let at_edge = |edge: &Edge| Choice {
+            site: edge.site,
+            target: Target::Edge(format!("{}-{}", self.customer, edge.name)),
+            weight: 100,
+            prefixes: Vec::new(),
+        };
+        if element == self.vnfs.len() + 1 {
+            return vec![at_edge(&self.egress)];
         }
+        let Some(position) = element.checked_sub(1) else {
+            let several = !self.more_ingresses.is_empty();
+            let own = |edge: &Edge| Choice {
+                prefixes: if several {
+                    edge.prefixes.to_vec()
+                } else {
+                    vec![]
+                },
+                ..at_edge(edge)
+            };
+            return self.ingresses().map(own).collect();
+        };
+        let instance = |instance: &Instance| Choice {
+            site: instance.site,
+            target: Target::Attachment(self.attachment_id(position, instance)),
+            weight: match instance.state {
+                contract::AttachmentState::Active => instance.weight,
+                _ => 0,
+            },
+            prefixes: Vec::new(),
+        };
+        self.vnfs[position].iter().map(instance).collect()
+    }
+
+    /// The choices of an element for packets from another one at a site: by the routes that come from there.
+    fn choices_from(&self, site: usize, from: usize, element: usize) -> Vec<Choice> {
+        let mut choices = self.choices(element);
+        if self.routes.is_empty() || element == 0 || element > self.vnfs.len() {
+            return choices;
+        }
+        let passes = |(_, sites): &&Route| sites[from] == site;
+        let anywhere = !self.routes.iter().any(|route| passes(&route));
+        let share = |to: usize| -> u32 {
+            let here = self.routes.iter().filter(|r| anywhere || passes(r));
+            here.filter(|(_, sites)| sites[element] == to)
+                .map(|(weight, _)| weight)
+                .sum()
+        };
+        let total: u32 = self
+            .routes
+            .iter()
+            .filter(|r| anywhere || passes(r))
+            .map(|r| r.0)
+            .sum();
+        let wholes = choices.clone();
+        for choice in choices.iter_mut().filter(|choice| choice.weight > 0) {
+            let of_site = wholes.iter().filter(|other| other.site == choice.site);
+            let whole: u32 = of_site.map(|other| other.weight).sum();
+            let floor = u32::from(choice.site == site);
+            choice.weight =
+                (60_000 * share(choice.site) / total * choice.weight / whole).max(floor);
+        }
+        choices
     }
 
     fn path(&self, site: usize) -> Option<contract::ServicePath> {
         let mut stages = Vec::new();
-        for stage in 0..=self.vnfs.len() {
-            let upstream = self.elements(stage.checked_sub(1), &self.ingress);
-            let downstream =
-                self.elements((stage < self.vnfs.len()).then_some(stage), &self.egress);
+        for stage in 1..=self.vnfs.len() + 1 {
+            let upstream = self.choices_from(site, stage, stage - 1);
+            let downstream = self.choices_from(site, stage - 1, stage);
             if upstream
                 .iter()
                 .chain(&downstream)
-                .any(|(at, ..)| *at == site)
+                .any(|choice| choice.site == site)
             {
                 stages.push(contract::Stage {
-                    number: stage as u32 + 1,
+                    number: stage as u32,
                     downstream: Some(end(site, &downstream)),
                     upstream: Some(end(site, &upstream)),
                 });
             }
         }
+        let passing = self
+            .routes
+            .iter()
+            .filter(|(_, sites)| sites.contains(&site));
+        let routes: Vec<_> = passing.map(route).collect();
+        let begins = |edge: &&Edge| routes.iter().any(|r| r.sites[0] == site_name(edge.site));
+        let ingresses = self.ingresses().filter(begins).map(ingress).collect();
         (!stages.is_empty()).then(|| contract::ServicePath {
             chain_label: self.label,
             egress_label: self.egress_label,
@@ -367,31 +427,52 @@ impl Chain {
             stages,
             nsh_forward_path: identifier(self.label, false),
             nsh_reverse_path: identifier(self.label, true),
+            ingresses,
+            routes,
         })
     }
 }
 
-fn end(site: usize, elements: &[(usize, Target, u32)]) -> contract::StageEnd {
+fn route((weight, sites): &Route) -> contract::Route {
+    contract::Route {
+        weight: *weight,
+        sites: sites.iter().map(|&site| site_name(site)).collect(),
+    }
+}
+
+fn ingress(edge: &Edge) -> contract::Ingress {
+    contract::Ingress {
+        site: site_name(edge.site),
+        prefixes: edge.prefixes.to_vec(),
+    }
+}
+
+/// Somebody to choose at an end of a stage.
+#[derive(Clone)]
+struct Choice {
+    site: usize,
+    target: Target,
+    weight: u32,
+    prefixes: Vec<String>,
+}
+
+fn end(site: usize, choices: &[Choice]) -> contract::StageEnd {
     let mut end = contract::StageEnd::default();
-    let mut remote = BTreeMap::new();
-    for (at, target, weight) in elements {
-        if *at == site {
+    let mut remote: BTreeMap<usize, contract::RemoteTarget> = BTreeMap::new();
+    for choice in choices {
+        if choice.site == site {
             end.local.push(contract::LocalTarget {
-                target: Some(target.clone()),
-                weight: *weight,
-                prefixes: Vec::new(),
+                target: Some(choice.target.clone()),
+                weight: choice.weight,
+                prefixes: choice.prefixes.clone(),
             });
         } else {
-            *remote.entry(*at).or_insert(0) += weight;
+            let target = remote.entry(choice.site).or_default();
+            target.peer = peer_name(choice.site);
+            target.weight += choice.weight;
+            target.prefixes.extend(choice.prefixes.clone());
         }
     }
-    end.remote = remote
-        .into_iter()
-        .map(|(at, weight)| contract::RemoteTarget {
-            peer: peer_name(at),
-            weight,
-            prefixes: Vec::new(),
-        })
-        .collect();
+    end.remote = remote.into_values().collect();
     end
 }

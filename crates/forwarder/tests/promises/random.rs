@@ -2,8 +2,9 @@
 
 use crate::frames::{packet, tuple};
 use crate::network::{Network, names};
-use crate::plan::{Plan, chain, instance};
+use crate::plan::{Chain, Plan, Route, chain, instance};
 use contracts::forwarder::{AttachmentKind, AttachmentState, Encapsulation};
+use std::collections::BTreeMap;
 use wire::{FiveTuple, tcp};
 
 /// SplitMix64.
@@ -50,10 +51,29 @@ pub fn platform(draw: &mut Draw) -> Plan {
     plan.encapsulations = (0..1 + draw.below(3))
         .map(|_| encapsulations[draw.below(3)])
         .collect();
+    plan.chains[0].routes = routes(&plan.chains[0], draw);
     plan
 }
 
-/// Changes weights, drains instances that have company, and adds instances.
+/// Routes by sites at which each VNF takes new connections, or none.
+fn routes(chain: &Chain, draw: &mut Draw) -> Vec<Route> {
+    let mut routes = BTreeMap::new();
+    for _ in 0..draw.below(5) {
+        let mut sites = vec![chain.ingress.site];
+        for instances in &chain.vnfs {
+            let active = instances.iter();
+            let active = active.filter(|one| one.state == AttachmentState::Active);
+            let active: Vec<usize> = active.map(|one| one.site).collect();
+            sites.push(active[draw.below(active.len())]);
+        }
+        sites.push(chain.egress.site);
+        *routes.entry(sites).or_insert(0) += 1 + draw.below(300) as u32;
+    }
+    let swapped = routes.into_iter().map(|(sites, weight)| (weight, sites));
+    swapped.collect()
+}
+
+/// Changes weights and routes, drains instances that have company, and adds instances.
 pub fn change(plan: &mut Plan, draw: &mut Draw, step: usize) {
     let sites = plan.sites;
     for (position, instances) in plan.chains[0].vnfs.iter_mut().enumerate() {
@@ -80,6 +100,7 @@ pub fn change(plan: &mut Plan, draw: &mut Draw, step: usize) {
             _ => {}
         }
     }
+    plan.chains[0].routes = routes(&plan.chains[0], draw);
 }
 
 fn connection(number: usize) -> FiveTuple {

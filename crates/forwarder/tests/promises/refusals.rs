@@ -31,6 +31,26 @@ fn native(set: &mut contract::RuleSet) {
     attachment.function = Some(contract::attachment::Function::Filter(Default::default()));
 }
 
+/// Gives the path two routes.
+fn routed(set: &mut contract::RuleSet) {
+    let route = |by: &str| contract::Route {
+        weight: 10,
+        sites: ["site0", by, "site1"].map(String::from).to_vec(),
+    };
+    set.paths[0].routes = ["site0", "site1"].map(route).to_vec();
+    set.paths[0].ingresses = vec![contract::Ingress {
+        site: "site0".into(),
+        prefixes: vec!["10.1.0.0/24".into()],
+    }];
+}
+
+#[test]
+fn routes_are_right() {
+    let mut set = right();
+    routed(&mut set);
+    assert_eq!(problem(&set), None);
+}
+
 #[test]
 fn a_native_attachment_is_right() {
     let mut set = right();
@@ -222,6 +242,78 @@ const WRONG: &[(&str, &str, Change)] = &[
         "paths[0].nsh_reverse_path",
         "is another service path's too",
         |set| set.paths[0].nsh_reverse_path = set.paths[0].nsh_forward_path,
+    ),
+    ("paths[0].routes", "1025 routes; give at most 1024", |set| {
+        routed(set);
+        set.paths[0].routes = vec![set.paths[0].routes[0].clone(); 1025];
+    }),
+    ("paths[0].routes[1].weight", "give 1 to 65535", |set| {
+        routed(set);
+        set.paths[0].routes[1].weight = 0;
+    }),
+    ("paths[0].routes[0].weight", "give 1 to 65535", |set| {
+        routed(set);
+        set.paths[0].routes[0].weight = 65_536;
+    }),
+    (
+        "paths[0].routes[1].sites",
+        "give 3 sites: of the ingress, each VNF and the egress",
+        |set| {
+            routed(set);
+            set.paths[0].routes[1].sites.pop();
+        },
+    ),
+    (
+        "paths[0].routes[0].sites",
+        "give 3 sites: of the ingress, each VNF and the egress",
+        |set| {
+            routed(set);
+            set.paths[0].routes[0].sites[1].clear();
+        },
+    ),
+    (
+        "paths[0].routes[1].sites",
+        "another route has these sites; add up their weights",
+        |set| {
+            routed(set);
+            set.paths[0].routes[1] = set.paths[0].routes[0].clone();
+        },
+    ),
+    (
+        "paths[0].routes[1].sites[0]",
+        "\"elsewhere\" is not in the path's ingresses",
+        |set| {
+            routed(set);
+            set.paths[0].routes[1].sites[0] = "elsewhere".into();
+        },
+    ),
+    (
+        "paths[0].ingresses[1].site",
+        "no route begins at \"elsewhere\"; leave it out",
+        |set| {
+            routed(set);
+            set.paths[0].ingresses.push(contract::Ingress {
+                site: "elsewhere".into(),
+                ..Default::default()
+            });
+        },
+    ),
+    (
+        "paths[0].ingresses[1].site",
+        "\"site0\" is no site, or listed twice",
+        |set| {
+            routed(set);
+            let twice = set.paths[0].ingresses[0].clone();
+            set.paths[0].ingresses.push(twice);
+        },
+    ),
+    (
+        "paths[0].ingresses[0].prefixes[0]",
+        "\"10.0.0.0/33\" is no prefix",
+        |set| {
+            routed(set);
+            set.paths[0].ingresses[0].prefixes = vec!["10.0.0.0/33".into()];
+        },
     ),
     (
         "attachments[0].ingress_port",

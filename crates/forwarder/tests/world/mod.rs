@@ -203,14 +203,13 @@ fn set(site: &str, address: &str) -> contract::RuleSet {
 
 fn path(stages: Vec<contract::Stage>) -> Vec<contract::ServicePath> {
     vec![contract::ServicePath {
-        nsh_forward_path: 0,
-        nsh_reverse_path: 0,
         chain_label: CHAIN,
         egress_label: EGRESS,
         customer: "acme".into(),
         chain: "web".into(),
         vnf_count: 1,
         stages,
+        ..Default::default()
     }]
 }
 

@@ -1634,8 +1634,15 @@ type ServicePath struct {
 	// the platform. Both 0: the path has none and crosses no peer and no VNF instance that speaks NSH.
 	NshForwardPath uint32 `protobuf:"varint,7,opt,name=nsh_forward_path,json=nshForwardPath,proto3" json:"nsh_forward_path,omitempty"`
 	NshReversePath uint32 `protobuf:"varint,8,opt,name=nsh_reverse_path,json=nshReversePath,proto3" json:"nsh_reverse_path,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Routes of new connections that pass this site. A connection chooses one of them, the same at every forwarder that
+	// knows it: among those that have this site where its packet comes from, a site with somebody to choose where it goes,
+	// and its ingress. Where there is none, or none is given, the weights of the stage's targets decide among sites. Left
+	// out where all routes of the path have the same sites for its VNFs. At most 1024.
+	Routes []*Route `protobuf:"bytes,9,rep,name=routes,proto3" json:"routes,omitempty"`
+	// The sites at which these routes begin.
+	Ingresses     []*Ingress `protobuf:"bytes,10,rep,name=ingresses,proto3" json:"ingresses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ServicePath) Reset() {
@@ -1724,6 +1731,129 @@ func (x *ServicePath) GetNshReversePath() uint32 {
 	return 0
 }
 
+func (x *ServicePath) GetRoutes() []*Route {
+	if x != nil {
+		return x.Routes
+	}
+	return nil
+}
+
+func (x *ServicePath) GetIngresses() []*Ingress {
+	if x != nil {
+		return x.Ingresses
+	}
+	return nil
+}
+
+// Route is a way through a service path's sites.
+type Route struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its share relative to all other routes of the path, also those that do not pass this site; 1 to 65535.
+	Weight uint32 `protobuf:"varint,1,opt,name=weight,proto3" json:"weight,omitempty"`
+	// The site of the ingress edge, of each VNF and of the egress edge, in order. No two routes have the same.
+	Sites         []string `protobuf:"bytes,2,rep,name=sites,proto3" json:"sites,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Route) Reset() {
+	*x = Route{}
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Route) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Route) ProtoMessage() {}
+
+func (x *Route) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Route.ProtoReflect.Descriptor instead.
+func (*Route) Descriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Route) GetWeight() uint32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *Route) GetSites() []string {
+	if x != nil {
+		return x.Sites
+	}
+	return nil
+}
+
+// Ingress is a site at which routes begin, and which connections enter there.
+type Ingress struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Site  string                 `protobuf:"bytes,1,opt,name=site,proto3" json:"site,omitempty"`
+	// Sources of connections in forward direction, CIDR; the longest over all ingresses counts. Empty for all.
+	Prefixes      []string `protobuf:"bytes,2,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ingress) Reset() {
+	*x = Ingress{}
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ingress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ingress) ProtoMessage() {}
+
+func (x *Ingress) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ingress.ProtoReflect.Descriptor instead.
+func (*Ingress) Descriptor() ([]byte, []int) {
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *Ingress) GetSite() string {
+	if x != nil {
+		return x.Site
+	}
+	return ""
+}
+
+func (x *Ingress) GetPrefixes() []string {
+	if x != nil {
+		return x.Prefixes
+	}
+	return nil
+}
+
 // Stage z lies between the (z-1)-th VNF (or the ingress edge) and the z-th VNF
 // (or the egress edge).
 type Stage struct {
@@ -1739,7 +1869,7 @@ type Stage struct {
 
 func (x *Stage) Reset() {
 	*x = Stage{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[15]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +1881,7 @@ func (x *Stage) String() string {
 func (*Stage) ProtoMessage() {}
 
 func (x *Stage) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[15]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +1894,7 @@ func (x *Stage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stage.ProtoReflect.Descriptor instead.
 func (*Stage) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{15}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Stage) GetNumber() uint32 {
@@ -1800,7 +1930,7 @@ type StageEnd struct {
 
 func (x *StageEnd) Reset() {
 	*x = StageEnd{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[16]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1942,7 @@ func (x *StageEnd) String() string {
 func (*StageEnd) ProtoMessage() {}
 
 func (x *StageEnd) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[16]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +1955,7 @@ func (x *StageEnd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageEnd.ProtoReflect.Descriptor instead.
 func (*StageEnd) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{16}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StageEnd) GetLocal() []*LocalTarget {
@@ -1860,7 +1990,7 @@ type LocalTarget struct {
 
 func (x *LocalTarget) Reset() {
 	*x = LocalTarget{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[17]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +2002,7 @@ func (x *LocalTarget) String() string {
 func (*LocalTarget) ProtoMessage() {}
 
 func (x *LocalTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[17]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +2015,7 @@ func (x *LocalTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocalTarget.ProtoReflect.Descriptor instead.
 func (*LocalTarget) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{17}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LocalTarget) GetTarget() isLocalTarget_Target {
@@ -1956,7 +2086,7 @@ type RemoteTarget struct {
 
 func (x *RemoteTarget) Reset() {
 	*x = RemoteTarget{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[18]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2098,7 @@ func (x *RemoteTarget) String() string {
 func (*RemoteTarget) ProtoMessage() {}
 
 func (x *RemoteTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[18]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2111,7 @@ func (x *RemoteTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteTarget.ProtoReflect.Descriptor instead.
 func (*RemoteTarget) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{18}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RemoteTarget) GetPeer() string {
@@ -2020,7 +2150,7 @@ type FlowTimers struct {
 
 func (x *FlowTimers) Reset() {
 	*x = FlowTimers{}
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[19]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2032,7 +2162,7 @@ func (x *FlowTimers) String() string {
 func (*FlowTimers) ProtoMessage() {}
 
 func (x *FlowTimers) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[19]
+	mi := &file_switchboard_forwarder_v1_rules_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2045,7 +2175,7 @@ func (x *FlowTimers) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FlowTimers.ProtoReflect.Descriptor instead.
 func (*FlowTimers) Descriptor() ([]byte, []int) {
-	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{19}
+	return file_switchboard_forwarder_v1_rules_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FlowTimers) GetTcpOpening() uint32 {
@@ -2206,7 +2336,7 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\x11destination_ports\x18\x05 \x03(\v2#.switchboard.forwarder.v1.PortRangeR\x10destinationPorts\"5\n" +
 	"\tPortRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\rR\x04last\"\xad\x02\n" +
+	"\x04last\x18\x02 \x01(\rR\x04last\"\xa7\x03\n" +
 	"\vServicePath\x12\x1f\n" +
 	"\vchain_label\x18\x01 \x01(\rR\n" +
 	"chainLabel\x12!\n" +
@@ -2216,7 +2346,16 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\tvnf_count\x18\x05 \x01(\rR\bvnfCount\x127\n" +
 	"\x06stages\x18\x06 \x03(\v2\x1f.switchboard.forwarder.v1.StageR\x06stages\x12(\n" +
 	"\x10nsh_forward_path\x18\a \x01(\rR\x0enshForwardPath\x12(\n" +
-	"\x10nsh_reverse_path\x18\b \x01(\rR\x0enshReversePath\"\xa3\x01\n" +
+	"\x10nsh_reverse_path\x18\b \x01(\rR\x0enshReversePath\x127\n" +
+	"\x06routes\x18\t \x03(\v2\x1f.switchboard.forwarder.v1.RouteR\x06routes\x12?\n" +
+	"\tingresses\x18\n" +
+	" \x03(\v2!.switchboard.forwarder.v1.IngressR\tingresses\"5\n" +
+	"\x05Route\x12\x16\n" +
+	"\x06weight\x18\x01 \x01(\rR\x06weight\x12\x14\n" +
+	"\x05sites\x18\x02 \x03(\tR\x05sites\"9\n" +
+	"\aIngress\x12\x12\n" +
+	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1a\n" +
+	"\bprefixes\x18\x02 \x03(\tR\bprefixes\"\xa3\x01\n" +
 	"\x05Stage\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12B\n" +
 	"\n" +
@@ -2292,7 +2431,7 @@ func file_switchboard_forwarder_v1_rules_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_forwarder_v1_rules_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_switchboard_forwarder_v1_rules_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_switchboard_forwarder_v1_rules_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_switchboard_forwarder_v1_rules_proto_goTypes = []any{
 	(Encapsulation)(0),   // 0: switchboard.forwarder.v1.Encapsulation
 	(AttachmentKind)(0),  // 1: switchboard.forwarder.v1.AttachmentKind
@@ -2314,11 +2453,13 @@ var file_switchboard_forwarder_v1_rules_proto_goTypes = []any{
 	(*Match)(nil),        // 17: switchboard.forwarder.v1.Match
 	(*PortRange)(nil),    // 18: switchboard.forwarder.v1.PortRange
 	(*ServicePath)(nil),  // 19: switchboard.forwarder.v1.ServicePath
-	(*Stage)(nil),        // 20: switchboard.forwarder.v1.Stage
-	(*StageEnd)(nil),     // 21: switchboard.forwarder.v1.StageEnd
-	(*LocalTarget)(nil),  // 22: switchboard.forwarder.v1.LocalTarget
-	(*RemoteTarget)(nil), // 23: switchboard.forwarder.v1.RemoteTarget
-	(*FlowTimers)(nil),   // 24: switchboard.forwarder.v1.FlowTimers
+	(*Route)(nil),        // 20: switchboard.forwarder.v1.Route
+	(*Ingress)(nil),      // 21: switchboard.forwarder.v1.Ingress
+	(*Stage)(nil),        // 22: switchboard.forwarder.v1.Stage
+	(*StageEnd)(nil),     // 23: switchboard.forwarder.v1.StageEnd
+	(*LocalTarget)(nil),  // 24: switchboard.forwarder.v1.LocalTarget
+	(*RemoteTarget)(nil), // 25: switchboard.forwarder.v1.RemoteTarget
+	(*FlowTimers)(nil),   // 26: switchboard.forwarder.v1.FlowTimers
 }
 var file_switchboard_forwarder_v1_rules_proto_depIdxs = []int32{
 	7,  // 0: switchboard.forwarder.v1.RuleSet.underlay:type_name -> switchboard.forwarder.v1.Underlay
@@ -2327,7 +2468,7 @@ var file_switchboard_forwarder_v1_rules_proto_depIdxs = []int32{
 	11, // 3: switchboard.forwarder.v1.RuleSet.attachments:type_name -> switchboard.forwarder.v1.Attachment
 	14, // 4: switchboard.forwarder.v1.RuleSet.edges:type_name -> switchboard.forwarder.v1.Edge
 	19, // 5: switchboard.forwarder.v1.RuleSet.paths:type_name -> switchboard.forwarder.v1.ServicePath
-	24, // 6: switchboard.forwarder.v1.RuleSet.timers:type_name -> switchboard.forwarder.v1.FlowTimers
+	26, // 6: switchboard.forwarder.v1.RuleSet.timers:type_name -> switchboard.forwarder.v1.FlowTimers
 	6,  // 7: switchboard.forwarder.v1.RuleSet.moved:type_name -> switchboard.forwarder.v1.MovedHop
 	9,  // 8: switchboard.forwarder.v1.Port.native:type_name -> switchboard.forwarder.v1.NativePort
 	0,  // 9: switchboard.forwarder.v1.Peer.encapsulation:type_name -> switchboard.forwarder.v1.Encapsulation
@@ -2344,16 +2485,18 @@ var file_switchboard_forwarder_v1_rules_proto_depIdxs = []int32{
 	16, // 20: switchboard.forwarder.v1.Classifier.egress_routes:type_name -> switchboard.forwarder.v1.EgressRoute
 	18, // 21: switchboard.forwarder.v1.Match.source_ports:type_name -> switchboard.forwarder.v1.PortRange
 	18, // 22: switchboard.forwarder.v1.Match.destination_ports:type_name -> switchboard.forwarder.v1.PortRange
-	20, // 23: switchboard.forwarder.v1.ServicePath.stages:type_name -> switchboard.forwarder.v1.Stage
-	21, // 24: switchboard.forwarder.v1.Stage.downstream:type_name -> switchboard.forwarder.v1.StageEnd
-	21, // 25: switchboard.forwarder.v1.Stage.upstream:type_name -> switchboard.forwarder.v1.StageEnd
-	22, // 26: switchboard.forwarder.v1.StageEnd.local:type_name -> switchboard.forwarder.v1.LocalTarget
-	23, // 27: switchboard.forwarder.v1.StageEnd.remote:type_name -> switchboard.forwarder.v1.RemoteTarget
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	22, // 23: switchboard.forwarder.v1.ServicePath.stages:type_name -> switchboard.forwarder.v1.Stage
+	20, // 24: switchboard.forwarder.v1.ServicePath.routes:type_name -> switchboard.forwarder.v1.Route
+	21, // 25: switchboard.forwarder.v1.ServicePath.ingresses:type_name -> switchboard.forwarder.v1.Ingress
+	23, // 26: switchboard.forwarder.v1.Stage.downstream:type_name -> switchboard.forwarder.v1.StageEnd
+	23, // 27: switchboard.forwarder.v1.Stage.upstream:type_name -> switchboard.forwarder.v1.StageEnd
+	24, // 28: switchboard.forwarder.v1.StageEnd.local:type_name -> switchboard.forwarder.v1.LocalTarget
+	25, // 29: switchboard.forwarder.v1.StageEnd.remote:type_name -> switchboard.forwarder.v1.RemoteTarget
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_forwarder_v1_rules_proto_init() }
@@ -2376,7 +2519,7 @@ func file_switchboard_forwarder_v1_rules_proto_init() {
 	file_switchboard_forwarder_v1_rules_proto_msgTypes[6].OneofWrappers = []any{
 		(*Attachment_Filter)(nil),
 	}
-	file_switchboard_forwarder_v1_rules_proto_msgTypes[17].OneofWrappers = []any{
+	file_switchboard_forwarder_v1_rules_proto_msgTypes[19].OneofWrappers = []any{
 		(*LocalTarget_Attachment)(nil),
 		(*LocalTarget_Edge)(nil),
 	}
@@ -2386,7 +2529,7 @@ func file_switchboard_forwarder_v1_rules_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_forwarder_v1_rules_proto_rawDesc), len(file_switchboard_forwarder_v1_rules_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   20,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,11 +1,13 @@
 //! Service paths of a rule set: their stages, targets and identifiers.
 
+use super::routes::routes;
 use super::{Compiler, VNF_LIMIT, slot};
 use crate::registry::{HopName, PlaceId, PlaceName};
+use crate::routes::{Leg, Routes};
 use crate::rules::error::RuleError;
 use crate::rules::fields::{Result, each, even_label, label, prefix};
 use crate::rules::{AttachmentKind, AttachmentState, Context, End, Hop, Path, Place, Stage};
-use crate::targets::{Target, Targets, seed_for};
+use crate::targets::{Target, Targets};
 use contracts::forwarder as contract;
 use wire::Label;
 use wire::nsh::ServicePathIdentifier;
@@ -28,10 +30,11 @@ impl Compiler<'_> {
                     format!("give at most {VNF_LIMIT}"),
                 ));
             }
+            let routes = routes(&field, path)?;
             let mut stages = vec![None; path.vnf_count as usize + 1];
             for (index, stage) in path.stages.iter().enumerate() {
                 let field = format!("{field}.stages[{index}]");
-                let place = self.stage(&field, path, stage, chain, egress)?;
+                let place = self.stage(&field, path, stage, (chain, egress), &routes)?;
                 if stages[stage.number as usize - 1].replace(place).is_some() {
                     return Err(RuleError::new(
                         field + ".number",
@@ -137,8 +140,8 @@ impl Compiler<'_> {
         field: &str,
         path: &contract::ServicePath,
         stage: &contract::Stage,
-        chain: Label,
-        egress: Label,
+        (chain, egress): (Label, Label),
+        routes: &Routes,
     ) -> Result<PlaceId> {
         if !(1..=path.vnf_count + 1).contains(&stage.number) {
             return Err(RuleError::new(
@@ -152,6 +155,12 @@ impl Compiler<'_> {
             stage: stage.number,
         };
         let place = self.place(field, name)?;
+        let leg = |from: u32, to: u32| Leg {
+            routes,
+            here: &self.set.site,
+            from: from as usize,
+            to: to as usize,
+        };
         let compiled = Stage {
             chain_label: chain,
             egress_label: egress,
@@ -161,12 +170,12 @@ impl Compiler<'_> {
             chain: path.chain.clone(),
             downstream: self.end(
                 &format!("{field}.downstream"),
-                stage.number,
+                leg(stage.number - 1, stage.number),
                 stage.downstream.as_ref(),
             )?,
             upstream: self.end(
                 &format!("{field}.upstream"),
-                stage.number - 1,
+                leg(stage.number, stage.number - 1),
                 stage.upstream.as_ref(),
             )?,
         };
@@ -174,7 +183,7 @@ impl Compiler<'_> {
         Ok(place)
     }
 
-    fn end(&self, field: &str, element: u32, end: Option<&contract::StageEnd>) -> Result<End> {
+    fn end(&self, field: &str, leg: Leg<'_>, end: Option<&contract::StageEnd>) -> Result<End> {
         let (mut local, mut remote) = (Vec::new(), Vec::new());
         for (index, target) in end.iter().flat_map(|end| &end.local).enumerate() {
             let field = format!("{field}.local[{index}]");
@@ -196,14 +205,15 @@ impl Compiler<'_> {
                 &target.prefixes,
             )?);
         }
-        let seed = seed_for(self.rules.selection_seed, element);
+        let seed = self.rules.selection_seed;
         let targets = |list| {
-            Targets::new(seed, list).ok_or_else(|| RuleError::new(field, "too many targets"))
+            Targets::new(seed, leg.to as u32, list)
+                .ok_or_else(|| RuleError::new(field, "too many targets"))
         };
         let all = local.iter().cloned().chain(remote).collect();
         Ok(End {
             local: targets(local)?,
-            all: targets(all)?,
+            all: targets(all)?.along(seed, leg),
         })
     }
 
@@ -225,13 +235,13 @@ impl Compiler<'_> {
             Some(Hop::Peer(peer)) => !peer.alive || peer.away,
             _ => false,
         };
-        let site = match name {
-            HopName::Peer(id) => id.split('/').next().unwrap_or_default(),
-            _ => &self.rules.site,
+        let forwarder = match name {
+            HopName::Peer(id) => id.clone(),
+            _ => format!("{}/{}", self.rules.site, self.rules.forwarder),
         };
         Ok(Target {
             hop: *hop,
-            site: site.to_string(),
+            forwarder,
             identity: identity.clone(),
             weight: if keeps_only { 0 } else { weight },
             prefixes: each(field, "prefixes", prefixes, prefix)?,
