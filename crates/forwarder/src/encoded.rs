@@ -12,8 +12,8 @@ use crate::pipeline::Pipeline;
 use crate::registry::HopId;
 use crate::rules::{AttachmentHop, AttachmentKind, Context, Hop, Labelled, Rules};
 use wire::nsh::{self, ServiceIndex};
-use wire::steering::{Direction, EncapsulateError, ServicePathMap, SteeringContext};
-use wire::{IpPacket, ParseError, ethernet, mpls};
+use wire::steering::{self, Direction, EncapsulateError, ServicePathMap, SteeringContext};
+use wire::{IpPacket, ethernet, mpls};
 
 /// Bytes of the context in front of the packets of a label-aware VNF.
 pub(crate) const fn context_length(context: Context) -> usize {
@@ -39,16 +39,7 @@ impl<F: Frame> Pipeline<F> {
                 SteeringContext::from_labels(bytes)?,
                 context_length(Context::Mpls),
             ),
-            _ => {
-                let service = nsh::Header::parse(bytes)?;
-                if !matches!(
-                    service.next,
-                    nsh::NextProtocol::Ipv4 | nsh::NextProtocol::Ipv6
-                ) {
-                    return Err(ParseError::NshUnknownNextProtocol.into());
-                }
-                (SteeringContext::from_nsh(&service, rules)?, service.length)
-            }
+            _ => steering::service_header(bytes, rules)?,
         };
         let context = context.passed().ok_or(Drop::LoopGuard)?;
         let path = rules

@@ -33,7 +33,7 @@ mod decapsulate;
 mod template;
 
 pub use context::{Direction, Encoding, ServicePath, ServicePathMap, SteeringContext, is_labelled};
-pub use decapsulate::{Decapsulated, decapsulate};
+pub use decapsulate::{Decapsulated, decapsulate, service_header};
 pub use template::{EncapsulateError, TunnelTemplate};
 
 use crate::{ethernet, ipv6, mpls, nsh, udp, vxlan, vxlan_gpe};

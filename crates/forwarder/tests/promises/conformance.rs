@@ -165,3 +165,27 @@ fn over_ipv6_a_checksum_of_zero_counts_between_end_points_that_know_each_other()
         BTreeMap::from([("tunnel_unknown_peer", 1)])
     );
 }
+
+#[test]
+fn a_packet_that_is_not_what_its_network_service_header_names_is_dropped() {
+    use contracts::forwarder::AttachmentKind::LabelAwareNsh;
+    let mut aware = instance(1, "aware", 100);
+    aware.kind = LabelAwareNsh;
+    let mut plan = Plan::new(2, chain(0, vec![vec![aware]], 1));
+    plan.encapsulations = vec![Encapsulation::VxlanGpeNsh];
+    let mut network = Network::new(plan);
+    let chain = network.plan.chains[0].clone();
+    for (source, destination, other) in [
+        ("10.1.0.5", "10.2.0.9", 2),
+        ("2001:db8:1::5", "2001:db8:2::9", 1),
+    ] {
+        let connection = tuple(source, 4000, destination, 80, 17);
+        let sent = packet(&connection, 0, 10);
+        assert_eq!(network.send(&chain.ingress, &sent).len(), 1);
+        let mut returned = network.labelled.remove(0);
+        assert_eq!(network.inject(1, "vnf-aware", returned.clone()).len(), 1);
+        returned[14 + 3] = other;
+        assert!(network.inject(1, "vnf-aware", returned).is_empty());
+    }
+    assert_eq!(network.drops(), BTreeMap::from([("inner_not_ip", 2)]));
+}

@@ -71,8 +71,11 @@ pub fn decapsulate(
         }
         Encoding::VxlanGpeNsh => {
             let gpe = vxlan_gpe::Header::parse(payload)?;
+            if gpe.next != vxlan_gpe::NextProtocol::Nsh {
+                return Err(ParseError::VxlanGpeUnknownProtocol);
+            }
             let nsh_at = vxlan_gpe::HEADER_LENGTH;
-            let (context, length) = service_header(gpe.next, &payload[nsh_at..], paths)?;
+            let (context, length) = service_header(&payload[nsh_at..], paths)?;
             let network = Some(gpe.network);
             Ok(carrying(network, context, Some(nsh_at), nsh_at + length))
         }
@@ -93,16 +96,16 @@ fn labels_in_ethernet(frame: &[u8]) -> Result<&[u8], ParseError> {
     }
 }
 
-/// The context of a network service header with an IP packet behind it, and the header's length.
+/// The context of a network service header with an IP packet behind it, and the header's length in bytes.
+///
+/// # Errors
+/// Names the first thing wrong: the header, a service path identifier that stands for nothing, or a packet behind it that is not
+/// of the version it names ([`ParseError::InnerNotIp`]).
 #[inline(always)]
-fn service_header(
-    next: vxlan_gpe::NextProtocol,
+pub fn service_header(
     bytes: &[u8],
     paths: &impl ServicePathMap,
 ) -> Result<(SteeringContext, usize), ParseError> {
-    if next != vxlan_gpe::NextProtocol::Nsh {
-        return Err(ParseError::VxlanGpeUnknownProtocol);
-    }
     let header = nsh::Header::parse(bytes)?;
     let version = match header.next {
         nsh::NextProtocol::Ipv4 => 4,
