@@ -17,7 +17,6 @@ pub use hop::{
     AttachmentHop, AttachmentKind, AttachmentState, Context, EdgeHop, Hop, PeerHop, Side,
 };
 pub use matching::Matching;
-#[cfg(test)]
 pub(crate) use matching::matching;
 
 use crate::prefix::Prefix;

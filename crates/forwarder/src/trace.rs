@@ -1,20 +1,16 @@
 //! Following single connections without slowing others.
 
-use crate::prefix::{Prefix, longest};
+use crate::prefix::Prefix;
+use crate::rules::{Matching, matching};
 use contracts::forwarder as contract;
 use flow::Ipv4Key;
 use std::net::{IpAddr, Ipv4Addr};
-use std::ops::RangeInclusive;
 use wire::FiveTuple;
 
 /// Which packets are traced or captured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    sources: Vec<Prefix>,
-    destinations: Vec<Prefix>,
-    protocols: Vec<u32>,
-    source_ports: Vec<RangeInclusive<u32>>,
-    destination_ports: Vec<RangeInclusive<u32>>,
+    matching: Matching,
     both_directions: bool,
 }
 
@@ -199,38 +195,16 @@ impl Filter {
     /// # Errors
     /// Names the field of the match that is wrong.
     pub fn new(matched: Option<&contract::Match>, both_directions: bool) -> Result<Filter, String> {
-        let none = contract::Match::default();
-        let matched = matched.unwrap_or(&none);
-        let prefixes = |name: &str, texts: &[String]| -> Result<Vec<Prefix>, String> {
-            let parse = |text: &String| {
-                text.parse()
-                    .map_err(|error| format!("match.{name}: {text:?} is no prefix: {error}"))
-            };
-            texts.iter().map(parse).collect()
-        };
-        let ranges = |ranges: &[contract::PortRange]| -> Vec<RangeInclusive<u32>> {
-            ranges
-                .iter()
-                .map(|range| range.first..=range.last)
-                .collect()
-        };
+        let matching = matching("match", matched).map_err(|error| error.to_string())?;
         Ok(Filter {
-            sources: prefixes("source_prefixes", &matched.source_prefixes)?,
-            destinations: prefixes("destination_prefixes", &matched.destination_prefixes)?,
-            protocols: matched.protocols.clone(),
-            source_ports: ranges(&matched.source_ports),
-            destination_ports: ranges(&matched.destination_ports),
+            matching,
             both_directions,
         })
     }
 
     /// Whether it lets every packet through.
     pub fn is_empty(&self) -> bool {
-        self.sources.is_empty()
-            && self.destinations.is_empty()
-            && self.protocols.is_empty()
-            && self.source_ports.is_empty()
-            && self.destination_ports.is_empty()
+        self.matching.is_empty()
     }
 
     pub(crate) fn sieve(&self) -> Sieve {
@@ -251,8 +225,7 @@ impl Filter {
                 })
             }
         };
-        let (Some(source), Some(destination)) = (half(&self.sources), half(&self.destinations))
-        else {
+        let [Some(source), Some(destination)] = self.matching.prefixes().map(half) else {
             return Sieve::NOBODY;
         };
         Sieve {
@@ -263,21 +236,7 @@ impl Filter {
 
     /// Whether packets of a connection, as they show it, are let through.
     pub fn matches(&self, tuple: &FiveTuple) -> bool {
-        self.matches_one(tuple) || self.both_directions && self.matches_one(&tuple.reversed())
-    }
-
-    fn matches_one(&self, tuple: &FiveTuple) -> bool {
-        let holds = |prefixes: &[Prefix], address| {
-            prefixes.is_empty() || longest(prefixes, address).is_some()
-        };
-        let within = |ranges: &[RangeInclusive<u32>], port: u16| {
-            ranges.is_empty() || ranges.iter().any(|range| range.contains(&u32::from(port)))
-        };
-        holds(&self.sources, tuple.source())
-            && holds(&self.destinations, tuple.destination())
-            && (self.protocols.is_empty() || self.protocols.contains(&u32::from(tuple.protocol)))
-            && within(&self.source_ports, tuple.source_port)
-            && within(&self.destination_ports, tuple.destination_port)
+        self.matching.holds(tuple) || self.both_directions && self.matching.holds(&tuple.reversed())
     }
 }
 
@@ -341,6 +300,45 @@ mod tests {
             }
         }
         assert!(kept_out > 300, "{kept_out}");
+    }
+
+    #[test]
+    fn a_filter_that_nothing_can_pass_is_refused_with_its_field() {
+        let ports = |first, last| vec![contract::PortRange { first, last }];
+        let wrong = [
+            (
+                "match.source_prefixes[1]: \"nonsense\" is no prefix",
+                contract::Match {
+                    source_prefixes: vec!["10.0.0.0/8".into(), "nonsense".into()],
+                    ..Default::default()
+                },
+            ),
+            (
+                "match.protocols[0]: 300 is no IP protocol number",
+                contract::Match {
+                    protocols: vec![300],
+                    ..Default::default()
+                },
+            ),
+            (
+                "match.source_ports[0]: 10 to 3 is no range of ports",
+                contract::Match {
+                    source_ports: ports(10, 3),
+                    ..Default::default()
+                },
+            ),
+            (
+                "match.destination_ports[0]: 70000 to 80000 is no range of ports",
+                contract::Match {
+                    destination_ports: ports(70_000, 80_000),
+                    ..Default::default()
+                },
+            ),
+        ];
+        for (problem, matched) in wrong {
+            let error = Filter::new(Some(&matched), false).expect_err(problem);
+            assert!(error.starts_with(problem), "{error}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use wire::FiveTuple;
 
 /// Packets with certain addresses, protocols and ports; empty lists hold for all.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Matching {
     sources: Vec<Prefix>,
     destinations: Vec<Prefix>,
@@ -39,13 +39,23 @@ impl Matching {
             && (self.protocols.is_empty() || self.protocols.contains(&tuple.protocol))
     }
 
+    /// Whether it holds for every packet.
+    pub(crate) fn is_empty(&self) -> bool {
+        *self == Matching::default()
+    }
+
+    /// Prefixes of sources and of destinations; none of either stand for all.
+    pub(crate) fn prefixes(&self) -> [&[Prefix]; 2] {
+        [&self.sources, &self.destinations]
+    }
+
     /// Whether it speaks of ports.
     pub fn has_ports(&self) -> bool {
         !self.source_ports.is_empty() || !self.destination_ports.is_empty()
     }
 }
 
-/// Reads a match; `field` is its place in the rule set.
+/// Reads a match; `field` is its place in the rule set or request.
 pub(crate) fn matching(field: &str, matched: Option<&contract::Match>) -> Result<Matching> {
     let none = contract::Match::default();
     let matched = matched.unwrap_or(&none);
