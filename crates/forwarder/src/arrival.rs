@@ -481,16 +481,16 @@ impl<F: Frame> Pipeline<F> {
         packet: &mut [u8],
     ) {
         if arrival.tcp_flags & tcp::SYN != 0 && protocol == tcp::PROTOCOL {
-            self.clamp_syn(rules, edge, packet);
+            self.clamp_syn(edge.mtu.min(rules.inner_mtu()), packet);
         }
     }
 
+    /// Lowers the segment size a SYN offers to what fits in IP packets of `mtu` bytes.
     #[cold]
-    fn clamp_syn(&mut self, rules: &Rules, edge: &EdgeHop, packet: &mut [u8]) {
+    pub(crate) fn clamp_syn(&mut self, mtu: usize, packet: &mut [u8]) {
         let Ok(ip) = IpPacket::parse(packet) else {
             return;
         };
-        let mtu = edge.mtu.min(rules.inner_mtu());
         let headers = ip.transport_offset + tcp::HEADER_LENGTH;
         let limit = mtu.saturating_sub(headers) as u16;
         let segment = &mut packet[ip.transport_offset..];

@@ -16,7 +16,7 @@ use wire::fragment::fragment_v4;
 use wire::ip::Fragmentation;
 use wire::segments::Segments;
 use wire::steering::Direction;
-use wire::{MacAddress, ethernet};
+use wire::{MacAddress, ethernet, tcp};
 
 impl<F: Frame> Pipeline<F> {
     /// Sends a packet.
@@ -32,6 +32,9 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
         out: &mut Output<F>,
     ) -> Result<(), Reason> {
+        if arrival.tcp_flags & tcp::SYN != 0 {
+            self.clamp_for_attachment(rules, arrival, key, hop, &mut frame);
+        }
         let exit = self
             .exits
             .fresh(rules, &self.neighbours, hop, arrival.direction)
@@ -74,6 +77,26 @@ impl<F: Frame> Pipeline<F> {
             return Ok(());
         }
         self.send_to_unknown(rules, hop, frame, now, out)
+    }
+
+    /// Lowers the segment size that a SYN offers to what fits its VNF: segments of either direction pass it.
+    #[cold]
+    fn clamp_for_attachment<K: Family>(
+        &mut self,
+        rules: &Rules,
+        arrival: &Arrival,
+        key: &K,
+        hop: HopId,
+        frame: &mut F,
+    ) {
+        let start = usize::from(arrival.offset);
+        let end = start + arrival.length as usize;
+        if let Some(Hop::Attachment(attachment)) = rules.hop(hop)
+            && key.protocol() == tcp::PROTOCOL
+            && let Some(packet) = frame.data_mut().get_mut(start..end)
+        {
+            self.clamp_syn(attachment.mtu, packet);
+        }
     }
 
     /// Keeps a framed packet until its peer's neighbour is known, and asks for it.
@@ -180,8 +203,9 @@ impl<F: Frame> Pipeline<F> {
         bare(&mut frame, arrival);
         let destination = destination(frame.data()).ok_or(Drop::EdgeNoNextHop)?;
         // What could not be answered does not leave either: so no entry lets in what an edge refuses.
-        let is_martian_source = source(frame.data()).is_none_or(is_martian);
-        if is_martian_source || is_martian(destination) || is_group_or_local(destination) {
+        let source = source(frame.data()).ok_or(Drop::EdgeMartian)?;
+        let is_refused = |address| is_martian(address) || is_group_or_local(address);
+        if is_refused(source) || is_refused(destination) {
             return Err(Drop::EdgeMartian.into());
         }
         let next_hop = edge.next_hop(destination).ok_or(Drop::EdgeNoNextHop)?;

@@ -49,6 +49,41 @@ fn segment_sizes_that_a_syn_offers_are_lowered_to_what_fits() {
     assert_eq!(network.event("mss_clamped"), 4);
 }
 
+/// Also where no edge is: the site of the VNF is nobody else's.
+#[test]
+fn segment_sizes_are_lowered_to_what_a_vnf_takes() {
+    use contracts::forwarder::AttachmentKind::{Gateway, LabelAwareMpls, Transparent};
+    for kind in [Gateway, Transparent, LabelAwareMpls] {
+        let mut vnf = instance(1, "a", 100);
+        vnf.kind = kind;
+        let mut network = Network::new(Plan::new(3, chain(0, vec![vec![vnf]], 2)));
+        let mut set = network.plan.rules(1);
+        set.attachments[0].mtu = 1300;
+        network.apply_at(1, &set);
+        let chain = network.plan.chains[0].clone();
+        for (source, destination, headers) in [
+            ("10.1.0.5", "10.2.0.9", 40),
+            ("2001:db8:1::5", "2001:db8:2::9", 60),
+        ] {
+            let tuple = tuple(source, 4000, destination, 80, tcp::PROTOCOL);
+            for (edge, packet_tuple, flags) in [
+                (&chain.ingress, tuple, tcp::SYN),
+                (&chain.egress, tuple.reversed(), tcp::SYN | tcp::ACK),
+            ] {
+                let sent = packet(&packet_tuple, flags, 0);
+                let arrived = network.send(edge, &sent).remove(0).packet;
+                let parsed = IpPacket::parse(&arrived).unwrap();
+                let option = &arrived[parsed.transport_offset + 22..parsed.transport_offset + 24];
+                let size: u16 = 1300 - headers;
+                assert_eq!(option, size.to_be_bytes(), "{kind:?} {packet_tuple}");
+                assert!(transport_checksum_is_right(&arrived));
+            }
+        }
+        // Over IPv6 the edges lower it to 1440 already.
+        assert_eq!(network.event("mss_clamped"), 6);
+    }
+}
+
 fn transport_checksum_is_right(packet: &[u8]) -> bool {
     let parsed = IpPacket::parse(packet).unwrap();
     let addresses = if parsed.is_v6() { 8..40 } else { 12..20 };

@@ -313,8 +313,12 @@ fn an_error_changes_nothing_of_the_connection_it_quotes() {
 fn what_an_edge_would_refuse_does_not_leave_by_one_either() {
     for (source, address) in [
         (true, [127, 0, 0, 1]),
+        (true, [224, 0, 0, 1]),
+        (true, [169, 254, 1, 1]),
+        (true, [255, 255, 255, 255]),
         (false, [0, 1, 2, 3]),
         (false, [224, 0, 0, 9]),
+        (false, [169, 254, 1, 1]),
     ] {
         let mut network =
             Network::new(Plan::new(2, chain(0, vec![vec![instance(1, "a", 100)]], 1)));
@@ -326,6 +330,20 @@ fn what_an_edge_would_refuse_does_not_leave_by_one_either() {
         let chain = network.plan.chains[0].clone();
         let left = network.send(&chain.ingress, &packet(&connection_v4(1), 0, 10));
         assert!(left.is_empty(), "{address:?}");
+        assert_eq!(network.drops(), BTreeMap::from([("edge_martian", 1)]));
+    }
+    // Link-local, and a group.
+    for start in [[0xfe, 0x80], [0xff, 0x02]] {
+        let mut network =
+            Network::new(Plan::new(2, chain(0, vec![vec![instance(1, "a", 100)]], 1)));
+        let rewrite = move |packet: &mut Vec<u8>, _: bool| {
+            packet[8..10].copy_from_slice(&start);
+            true
+        };
+        network.behaviours.insert("a".into(), Box::new(rewrite));
+        let chain = network.plan.chains[0].clone();
+        let left = network.send(&chain.ingress, &packet(&connection_v6(1), 0, 10));
+        assert!(left.is_empty(), "{start:x?}");
         assert_eq!(network.drops(), BTreeMap::from([("edge_martian", 1)]));
     }
 }
