@@ -91,6 +91,17 @@ pub(crate) struct Ingress {
     pub(crate) mac: MacAddress,
 }
 
+impl Ingress {
+    /// Refuses frames between other hosts, which a port may show as it takes in everything: a router takes what is for its own
+    /// Ethernet address, and for groups.
+    fn check_destination(self, header: &ethernet::Header) -> Result<(), Reason> {
+        match header.destination == self.mac || header.destination.is_group() {
+            true => Ok(()),
+            false => Err(Drop::EthernetNotOurs.into()),
+        }
+    }
+}
+
 impl<F: Frame> Pipeline<F> {
     /// Finds out what a frame is. A packet's frame is left with the IP packet alone.
     #[inline]
@@ -124,6 +135,7 @@ impl<F: Frame> Pipeline<F> {
         if let Some(&id) = role.edges.get(&at.vlan)
             && let Some(Hop::Edge(edge)) = rules.hop(id)
         {
+            at.check_destination(&header)?;
             return self.accept_edge(rules, id, edge, at, &header, frame, now, out);
         }
         let is_labelled = matches!(header.ether_type, ethernet::MPLS | ethernet::NSH);
@@ -270,6 +282,7 @@ impl<F: Frame> Pipeline<F> {
         out: &mut Output<F>,
     ) -> Result<Accepted, Reason> {
         if attachment.kind == AttachmentKind::Gateway {
+            at.check_destination(header)?;
             let own = |address: IpAddr| {
                 address == ATTACHMENT_GATEWAY_V4 || address == ATTACHMENT_GATEWAY_V6
             };

@@ -34,6 +34,8 @@ named! {
         VlanUnknown = "vlan_unknown",
         /// Two tags, where a VLAN is named by one.
         VlanNested = "vlan_nested",
+        /// From an edge or a gateway attachment, for another host's Ethernet address.
+        EthernetNotOurs = "ethernet_not_ours",
         /// On the underlay, but not for one of its addresses or not for the VXLAN port.
         UnderlayNotOurs = "underlay_not_ours",
         /// A tunnel packet from an address that is no peer's.

@@ -128,9 +128,9 @@ pub(crate) struct Remembered {
 struct Sources {
     /// By source address and VLAN.
     ways: Memory,
-    /// Source and EtherType of the last packet without a tag, as they are in its header, and its way. No packet has the word 0:
+    /// Ethernet header of the last packet without a tag, in two words that overlap, and its way. No packet has the words 0:
     /// nobody's EtherType is 0.
-    last: (u64, Way),
+    last: ([u64; 2], Way),
 }
 
 /// A small table of ways by words; one that is 0 is none.
@@ -213,11 +213,10 @@ impl<'a> Plain<'a> {
     #[inline(always)]
     pub(crate) fn locate<const UNDERLAY: bool>(&mut self, frame: &[u8]) -> Option<Located> {
         let header = frame.first_chunk::<{ ethernet::HEADER_LENGTH }>()?;
-        let is_group = header[0] & 1 == 1;
         let ether_type = u16::from_be_bytes(part(header, 12));
-        // Source and EtherType in one word: that of the packet before is the likeliest.
-        let word = u64::from_ne_bytes(part(header, 6));
-        if !UNDERLAY && word == self.sources.last.0 && !is_group {
+        // That of the packet before is the likeliest.
+        let words = [0, 6].map(|at| u64::from_ne_bytes(part(header, at)));
+        if !UNDERLAY && words == self.sources.last.0 {
             return Some(Located {
                 way: self.sources.last.1,
                 ether_type,
@@ -228,21 +227,19 @@ impl<'a> Plain<'a> {
         if UNDERLAY && ether_type != vlan::CUSTOMER {
             return self.locate_in_tunnel(frame, ether_type);
         }
-        let located = self.locate_by_source(frame, part(header, 6), ether_type, is_group)?;
+        // A frame for another address may be for nobody here: that is not quickly told.
+        if part(header, 0) != self.role.mac.0 {
+            return None;
+        }
+        let located = self.locate_by_source(frame, part(header, 6), ether_type)?;
         if !UNDERLAY && located.offset == ethernet::HEADER_LENGTH {
-            self.sources.last = (word, located.way);
+            self.sources.last = (words, located.way);
         }
         Some(located)
     }
 
     #[inline]
-    fn locate_by_source(
-        &mut self,
-        frame: &[u8],
-        mac: [u8; 6],
-        ether_type: u16,
-        is_group: bool,
-    ) -> Option<Located> {
+    fn locate_by_source(&mut self, frame: &[u8], mac: [u8; 6], ether_type: u16) -> Option<Located> {
         let (vlan, ether_type, offset) = if ether_type != vlan::CUSTOMER {
             (0, ether_type, ethernet::HEADER_LENGTH)
         } else {
@@ -253,9 +250,8 @@ impl<'a> Plain<'a> {
             }
             (identifier, u16::from_be_bytes([tag[2], tag[3]]), 18)
         };
-        let way = self.source(mac, vlan)?;
-        (!is_group).then_some(Located {
-            way,
+        Some(Located {
+            way: self.source(mac, vlan)?,
             ether_type,
             offset,
             end: frame.len(),

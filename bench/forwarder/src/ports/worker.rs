@@ -11,7 +11,6 @@ use forwarder::registry::Registry;
 use forwarder::rules::{Rules, compile};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use wire::MacAddress;
 
 /// The role's name on the command line.
 pub const ROLE: &str = "work";
@@ -65,15 +64,13 @@ pub fn run(directory: &str, core: &str) -> Result<(), String> {
     let pool = Pool::new(&environment, "worker", 8_191, 2048 + 128).ok_or("no memory")?;
     let wires = Wires::existing(directory);
     let open = |number: usize| {
-        let (port, mut queues) =
+        let (_, mut queues) =
             Port::open(&wires.client(number), &pool, 1, 1024).map_err(|error| error.to_string())?;
-        Ok::<_, String>((port.mac(), queues.remove(0)))
+        Ok::<_, String>(queues.remove(0))
     };
-    let opened = [open(rules::WAN_PORT)?, open(rules::VNF_PORT)?];
-    let macs = opened.each_ref().map(|(mac, _)| MacAddress(*mac));
-    let queues = opened.map(|(_, queue)| queue);
+    let queues = [open(rules::WAN_PORT)?, open(rules::VNF_PORT)?];
     // It has this thread's core.
-    std::thread::spawn(move || Ports::new(&macs, queues, pool).run());
+    std::thread::spawn(move || Ports::new(queues, pool).run());
     obey(|line| match line.split_once(' ') {
         Some(("mode", mode)) => {
             MODE.store(mode.parse().unwrap_or(0), Relaxed);
@@ -103,9 +100,11 @@ struct Ports {
 }
 
 impl Ports {
-    fn new(macs: &[MacAddress], queues: [Queue; 2], pool: Pool) -> Ports {
+    fn new(queues: [Queue; 2], pool: Pool) -> Ports {
+        // The address that the generator sends to, whatever the devices have.
+        let macs = [rules::PORT_MAC; 2];
         let rules =
-            compile(&rules::set(), macs, &mut Registry::default()).expect("the rules are right");
+            compile(&rules::set(), &macs, &mut Registry::default()).expect("the rules are right");
         let settings = Settings {
             memory_v4: 64 << 20,
             memory_v6: 1 << 20,

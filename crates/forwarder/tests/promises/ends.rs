@@ -413,9 +413,12 @@ fn edges_and_vnfs() -> Vec<Case> {
     ipv4::set_checksum(&mut big[..20]);
     let mut too_big = entering("mtu_exceeded", &big);
     too_big.network.change(|plan| plan.wan_mtu = 1500);
+    let mut elsewhere = entering("ethernet_not_ours", &packet(&udp, 0, 16));
+    elsewhere.frame[5] ^= 1;
     let not_ip = payload("not_ip", 0x88cc, &[2, 7, 4]);
     vec![
         unused,
+        elsewhere,
         payload(
             "vlan_unknown",
             0x8100,

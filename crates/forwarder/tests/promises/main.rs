@@ -10,6 +10,7 @@ mod frames;
 mod full_table;
 mod hostile;
 mod limits;
+mod links;
 mod network;
 mod parts;
 mod plan;
