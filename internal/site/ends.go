@@ -60,10 +60,11 @@ func weigh(candidates []candidate) *rules.StageEnd {
 // instanceCandidates are the attachments of a VNF here and the forwarders that serve its instances elsewhere.
 func (c *computation) instanceCandidates(p *path, forwarder string, position, from uint32, remotes bool) []candidate {
 	here := c.attachmentsAt(p, position)
-	perForwarder := map[string]float64{}
+	perForwarder, serving := map[string]float64{}, map[string]bool{}
 	total := 0.0
 	for _, a := range here {
 		perForwarder[a.Forwarder] += float64(a.Weight)
+		serving[a.Forwarder] = serving[a.Forwarder] || a.State != vnf.Dead
 		total += float64(a.Weight)
 	}
 	wanted := slices.Contains(p.sitesAt(position), c.in.Site)
@@ -94,7 +95,12 @@ func (c *computation) instanceCandidates(p *path, forwarder string, position, fr
 	}
 	for _, other := range sortedKeys(perForwarder) {
 		if other != forwarder {
-			all = append(all, candidate{remote: &rules.RemoteTarget{Peer: c.in.Site + "/" + other}, share: part(perForwarder[other])})
+			remote := &rules.RemoteTarget{Peer: c.in.Site + "/" + other, Withdrawn: !serving[other]}
+			if remote.Withdrawn {
+				all = append(all, candidate{remote: remote})
+				continue
+			}
+			all = append(all, candidate{remote: remote, share: part(perForwarder[other])})
 		}
 	}
 	for _, site := range p.sitesAt(position) {
@@ -105,18 +111,26 @@ func (c *computation) instanceCandidates(p *path, forwarder string, position, fr
 	return all
 }
 
+// remoteInstances are the forwarders of another site that have instances of a VNF. Those whose instances are all dead are withdrawn,
+// and all of a site where nobody serves the VNF, not even what drains: connections that they have choose again. A forwarder
+// without instances at a site that has some is none of these: it may have handed its own over, and passes on what comes for them.
 func (c *computation) remoteInstances(p *path, site string, position uint32, share float64) []candidate {
 	name := p.vnfAt(position)
-	serving := c.forwardersOf(site, func(f *control.ForwarderRecord) bool { _, serves := f.VnfWeights[name]; return serves })
-	total := 0.0
-	for _, f := range serving {
+	served, total := false, 0.0
+	for _, f := range c.forwarders[site] {
+		served = served || slices.Contains(f.Serves, name)
 		total += float64(f.VnfWeights[name])
 	}
 	var all []candidate
-	for _, f := range serving {
-		target := candidate{remote: &rules.RemoteTarget{Peer: peerID(f)}}
+	for _, f := range c.forwarders[site] { // in order of their names
+		weight, has := f.VnfWeights[name]
+		serves := slices.Contains(f.Serves, name)
+		if !has && served {
+			continue
+		}
+		target := candidate{remote: &rules.RemoteTarget{Peer: peerID(f), Withdrawn: !serves}}
 		if total > 0 {
-			target.share = share * float64(f.VnfWeights[name]) / total
+			target.share = share * float64(weight) / total
 		}
 		all = append(all, target)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,7 @@ type network struct {
 type testInstance struct {
 	vnf, name string
 	weight    uint32
+	dead      bool
 }
 
 func line(sites ...string) *network {
@@ -52,7 +54,7 @@ func (n *network) edge(customer, name, site string, kind api.EdgeKind, prefixes 
 }
 
 func (n *network) instance(site, vnf, name string, weight uint32) {
-	n.instances[site] = append(n.instances[site], testInstance{vnf, name, weight})
+	n.instances[site] = append(n.instances[site], testInstance{vnf: vnf, name: name, weight: weight})
 }
 
 // planned is an edge as chain records name it.
@@ -138,6 +140,9 @@ func attached(i testInstance, place vnf.Place) vnf.Attachment {
 	if i.weight == 0 {
 		a.State = vnf.Draining
 	}
+	if i.dead {
+		a.State = vnf.Dead
+	}
 	return a
 }
 
@@ -147,6 +152,9 @@ func (n *network) forwarder(site string) *control.ForwarderRecord {
 	f := &control.ForwarderRecord{Site: site, Forwarder: "f1", Address: n.address(site), Alive: true, VnfWeights: map[string]uint32{}}
 	for _, i := range n.instances[site] {
 		f.VnfWeights[i.vnf] += i.weight
+		if !i.dead && !slices.Contains(f.Serves, i.vnf) {
+			f.Serves = append(f.Serves, i.vnf)
+		}
 	}
 	for _, e := range instancesOf(n.edges) {
 		if e.Spec.Site == site {
@@ -233,6 +241,10 @@ func writeEnd(b *strings.Builder, name string, end *rules.StageEnd) {
 		fmt.Fprintf(b, "      %-10s %5d %s%s %v\n", name, l.Weight, l.GetAttachment(), l.GetEdge(), l.Prefixes)
 	}
 	for _, r := range end.Remote {
-		fmt.Fprintf(b, "      %-10s %5d -> %s %v\n", name, r.Weight, r.Peer, r.Prefixes)
+		fmt.Fprintf(b, "      %-10s %5d -> %s %v", name, r.Weight, r.Peer, r.Prefixes)
+		if r.Withdrawn {
+			b.WriteString(" withdrawn")
+		}
+		b.WriteByte('\n')
 	}
 }

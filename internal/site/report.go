@@ -177,6 +177,9 @@ func (s *Switchboard) forwarderRecord(f Forwarder) *control.ForwarderRecord {
 				weight = 0
 			}
 			record.VnfWeights[in.VNF] += weight
+			if servesItsConnections(in.State) && !slices.Contains(record.Serves, in.VNF) {
+				record.Serves = append(record.Serves, in.VNF)
+			}
 		}
 	}
 	for key, forwarder := range s.state.usableEdges {
@@ -185,6 +188,7 @@ func (s *Switchboard) forwarderRecord(f Forwarder) *control.ForwarderRecord {
 		}
 	}
 	slices.Sort(record.Edges)
+	slices.Sort(record.Serves)
 	record.Leaving = s.state.leaving[f.Name] != nil
 	for gone, to := range s.tookOver() {
 		if to == f.Name {
@@ -193,6 +197,10 @@ func (s *Switchboard) forwarderRecord(f Forwarder) *control.ForwarderRecord {
 	}
 	slices.Sort(record.TookOver)
 	return record
+}
+
+func servesItsConnections(s api.VnfInstanceState) bool {
+	return s == api.VnfInstanceState_VNF_INSTANCE_STATE_HEALTHY || s == api.VnfInstanceState_VNF_INSTANCE_STATE_DRAINING
 }
 
 // chainRecords adds progress and measurements of every chain that the site takes part in.

@@ -114,7 +114,7 @@ fn remote(peer: &str) -> contract::StageEnd {
         remote: vec![contract::RemoteTarget {
             peer: peer.into(),
             weight: 100,
-            prefixes: Vec::new(),
+            ..Default::default()
         }],
     }
 }

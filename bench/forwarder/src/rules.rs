@@ -82,6 +82,7 @@ pub fn set() -> contract::RuleSet {
                         peer: "west/f1".into(),
                         weight: 100,
                         prefixes: Vec::new(),
+                        ..Default::default()
                     }],
                 }),
             }],

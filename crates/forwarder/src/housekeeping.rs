@@ -1,4 +1,4 @@
-//! What a worker does besides packets: ages and counts flow entries, asks for neighbours.
+//! What a worker does besides packets: ages and counts flow entries, takes withdrawn hops out of them, asks for neighbours.
 //!
 //! Walks over the flow tables go in steps between bursts, so that no packet ever waits for a whole table.
 
@@ -7,7 +7,7 @@ use crate::frame::Frame;
 use crate::neighbours::question;
 use crate::pipeline::{Output, Pipeline, Settings};
 use crate::registry::{HopId, PlaceId};
-use crate::rules::Rules;
+use crate::rules::{End, Rules, Stage};
 use flow::{FlowKey, FlowTable, InvalidTimeout, Scan, Timeouts, Verdict};
 use std::collections::HashMap;
 
@@ -113,12 +113,20 @@ impl<F: Frame> Pipeline<F> {
             hops,
             places,
         } = counting;
+        let moves = &mut self.flow_moves;
         let mut visit = |place: PlaceId, found: flow::Hops| {
-            if rules.stage(place).is_some() {
-                *hops.entry(HopId(found.upstream)).or_insert(0) += 1;
-                *hops.entry(HopId(found.downstream)).or_insert(0) += 1;
-                *places.entry(place).or_insert(0) += 1;
+            let Some(stage) = rules.stage(place) else {
+                return Verdict::Keep;
+            };
+            let kept = without_withdrawn(stage, found);
+            *hops.entry(HopId(kept.upstream)).or_insert(0) += 1;
+            *hops.entry(HopId(kept.downstream)).or_insert(0) += 1;
+            *places.entry(place).or_insert(0) += 1;
+            if kept == found {
+                return Verdict::Keep;
             }
+            *moves += 1;
+            Verdict::Update(kept)
         };
         count_in(&mut self.v4, v4, step, &mut visit);
         if v4.is_none() {
@@ -175,16 +183,31 @@ fn count_in<K: FlowKey>(
     table: &mut FlowTable<K>,
     scan: &mut Option<Scan>,
     step: usize,
-    visit: &mut impl FnMut(PlaceId, flow::Hops),
+    visit: &mut impl FnMut(PlaceId, flow::Hops) -> Verdict,
 ) {
     let Some(open) = scan else {
         return;
     };
     let more = table.scan_step(open, step, |entry| {
-        visit(PlaceId(entry.path()), entry.hops());
-        Verdict::Keep
+        visit(PlaceId(entry.path()), entry.hops())
     });
     if !more {
         *scan = None;
+    }
+}
+
+/// An entry's hops, less those that serve nobody at its stage any more.
+fn without_withdrawn(stage: &Stage, found: flow::Hops) -> flow::Hops {
+    let keep = |end: &End, hop| {
+        if end.withdraws(hop) {
+            HopId::WITHDRAWN.0
+        } else {
+            hop
+        }
+    };
+    flow::Hops {
+        upstream: keep(&stage.upstream, found.upstream),
+        downstream: keep(&stage.downstream, found.downstream),
+        tag: found.tag,
     }
 }

@@ -14,6 +14,9 @@ pub struct HopId(pub u16);
 pub struct PlaceId(pub u16);
 
 impl HopId {
+    /// Stands in an entry for a hop that was withdrawn. No hop has this number.
+    pub const WITHDRAWN: HopId = HopId(u16::MAX);
+
     /// Position in a list of hops.
     #[inline]
     pub fn index(self) -> usize {

@@ -159,6 +159,15 @@ pub struct End {
     pub local: Targets,
     /// Targets here and elsewhere: for packets that came from here.
     pub all: Targets,
+    /// Peers that serve nobody at this end any more: their connections choose again if there is anybody else.
+    pub withdrawn: Vec<HopId>,
+}
+
+impl End {
+    /// Whether connections may not keep a hop.
+    pub fn withdraws(&self, hop: u16) -> bool {
+        self.withdrawn.contains(&HopId(hop)) && !self.all.is_empty()
+    }
 }
 
 impl Rules {

@@ -562,6 +562,7 @@ fn a_peer_that_is_away_keeps_its_connections_and_gets_no_new_ones() {
             peer: id.into(),
             weight: 1,
             prefixes: vec![],
+            ..Default::default()
         };
         one.set.paths = vec![contract::ServicePath {
             chain_label: 100,

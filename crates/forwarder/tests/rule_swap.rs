@@ -118,6 +118,7 @@ fn rule_set(shown: Shown, generation: u64) -> contract::RuleSet {
                         peer: format!("west/{}", shown.vni),
                         weight: 100,
                         prefixes: Vec::new(),
+                        ..Default::default()
                     }],
                 ),
             }],

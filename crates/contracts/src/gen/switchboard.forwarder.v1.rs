@@ -399,6 +399,10 @@ pub struct RemoteTarget {
     /// For edges behind that forwarder: destinations; empty for all.
     #[prost(string, repeated, tag = "3")]
     pub prefixes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// It has nobody left who serves this stage, not even the connections that it has: these choose again where anybody else can be
+    /// chosen. Its weight is 0.
+    #[prost(bool, tag = "4")]
+    pub withdrawn: bool,
 }
 /// FlowTimers are idle times in seconds; 0 takes the default.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

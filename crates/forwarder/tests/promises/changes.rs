@@ -152,6 +152,53 @@ fn connections_of_a_dead_instance_choose_again_and_others_stay() {
 }
 
 #[test]
+fn connections_of_an_instance_that_died_at_another_site_choose_again() {
+    let vnfs = vec![vec![instance(1, "a", 100), instance(2, "b", 100)]];
+    let mut network = Network::new(Plan::new(3, chain(0, vnfs, 0)));
+    let old = open(&mut network, 0..200);
+    network.change(|plan| plan.chains[0].vnfs[0][0].state = AttachmentState::Dead);
+    // Until the entries have been walked over, packets go where nobody serves them.
+    network.tick();
+    network.tick();
+    let chain = network.plan.chains[0].clone();
+    let mut moved = 0;
+    for (number, visited) in &old {
+        let now = exchange(&mut network, &chain, &connection(*number), tcp::ACK);
+        assert_eq!(now, ["b"]);
+        moved += u64::from(visited[0] == "a");
+    }
+    assert!(moved > 60);
+    network.assert_no_drops();
+    // They stay where they are when the other comes back.
+    network.change(|plan| plan.chains[0].vnfs[0][0].state = AttachmentState::Active);
+    network.tick();
+    network.tick();
+    for number in old.keys() {
+        let now = exchange(&mut network, &chain, &connection(*number), tcp::ACK);
+        assert_eq!(now, ["b"]);
+    }
+}
+
+#[test]
+fn connections_wait_for_an_instance_that_died_at_another_site_where_there_is_no_other() {
+    let vnfs = vec![vec![instance(1, "a", 100)], vec![instance(2, "b", 100)]];
+    let mut network = Network::new(Plan::new(3, chain(0, vnfs, 0)));
+    let old = open(&mut network, 0..20);
+    network.change(|plan| plan.chains[0].vnfs[0][0].state = AttachmentState::Dead);
+    network.tick();
+    network.tick();
+    let chain = network.plan.chains[0].clone();
+    let sent = packet(&connection(0), tcp::ACK, 10);
+    assert!(network.send(&chain.ingress, &sent).is_empty());
+    assert_eq!(network.drops()["hop_gone"], 1);
+    network.change(|plan| plan.chains[0].vnfs[0][0].state = AttachmentState::Active);
+    for (number, visited) in &old {
+        let now = exchange(&mut network, &chain, &connection(*number), tcp::ACK);
+        assert_eq!(&now, visited);
+    }
+}
+
+#[test]
 fn an_instance_that_is_removed_leaves_its_connections_to_others() {
     let vnfs = vec![vec![instance(1, "a", 100), instance(1, "b", 100)]];
     let mut network = Network::new(Plan::new(2, chain(0, vnfs, 1)));

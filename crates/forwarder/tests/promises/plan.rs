@@ -335,6 +335,7 @@ impl Chain {
             target: Target::Edge(format!("{}-{}", self.customer, edge.name)),
             weight: 100,
             prefixes: Vec::new(),
+            serves: true,
         };
         if element == self.vnfs.len() + 1 {
             return vec![at_edge(&self.egress)];
@@ -359,6 +360,7 @@ impl Chain {
                 _ => 0,
             },
             prefixes: Vec::new(),
+            serves: instance.state != contract::AttachmentState::Dead,
         };
         self.vnfs[position].iter().map(instance).collect()
     }
@@ -454,6 +456,8 @@ struct Choice {
     target: Target,
     weight: u32,
     prefixes: Vec<String>,
+    /// Whether it serves the connections that it has.
+    serves: bool,
 }
 
 fn end(site: usize, choices: &[Choice]) -> contract::StageEnd {
@@ -467,7 +471,13 @@ fn end(site: usize, choices: &[Choice]) -> contract::StageEnd {
                 prefixes: choice.prefixes.clone(),
             });
         } else {
-            let target = remote.entry(choice.site).or_default();
+            let target = remote
+                .entry(choice.site)
+                .or_insert_with(|| contract::RemoteTarget {
+                    withdrawn: true,
+                    ..Default::default()
+                });
+            target.withdrawn &= !choice.serves;
             target.peer = peer_name(choice.site);
             target.weight += choice.weight;
             target.prefixes.extend(choice.prefixes.clone());

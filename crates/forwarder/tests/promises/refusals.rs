@@ -467,6 +467,24 @@ const WRONG: &[(&str, &str, Change)] = &[
         },
     ),
     (
+        "paths[0].stages[0].downstream.remote[0].weight",
+        "give 0 to what is withdrawn",
+        |set| {
+            set.peers.push(contract::Peer {
+                id: "other/f1".into(),
+                address: "198.18.0.99".into(),
+                alive: true,
+                ..Default::default()
+            });
+            downstream(set).remote = vec![contract::RemoteTarget {
+                peer: "other/f1".into(),
+                weight: 1,
+                withdrawn: true,
+                ..Default::default()
+            }];
+        },
+    ),
+    (
         "paths[0].stages[0].downstream.local[0].prefixes[0]",
         "is no prefix",
         |set| {

@@ -151,6 +151,7 @@ fn end(local: &[(&str, bool, u32)], remote: &[&str]) -> Option<contract::StageEn
                 peer: peer.into(),
                 weight: 100,
                 prefixes: vec![],
+                ..Default::default()
             })
             .collect(),
     })

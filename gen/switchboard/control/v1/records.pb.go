@@ -990,7 +990,9 @@ type ForwarderRecord struct {
 	// a hop have this one now.
 	TookOver []string `protobuf:"bytes,13,rep,name=took_over,json=tookOver,proto3" json:"took_over,omitempty"`
 	// It goes: it has handed everything over.
-	Leaving       bool `protobuf:"varint,14,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Leaving bool `protobuf:"varint,14,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	// VNFs with an instance here that serves at least the connections it has: healthy or draining.
+	Serves        []string `protobuf:"bytes,15,rep,name=serves,proto3" json:"serves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1121,6 +1123,13 @@ func (x *ForwarderRecord) GetLeaving() bool {
 		return x.Leaving
 	}
 	return false
+}
+
+func (x *ForwarderRecord) GetServes() []string {
+	if x != nil {
+		return x.Serves
+	}
+	return nil
 }
 
 // InstanceRecord is a VNF instance as its site sees it.
@@ -2753,7 +2762,7 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\bfraction\x18\x05 \x01(\x01R\bfraction\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\x06 \x01(\x01R\tlatencyMs\x12\x16\n" +
-	"\x06number\x18\a \x01(\rR\x06number\"\xaa\x05\n" +
+	"\x06number\x18\a \x01(\rR\x06number\"\xc2\x05\n" +
 	"\x0fForwarderRecord\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1c\n" +
 	"\tforwarder\x18\x02 \x01(\tR\tforwarder\x12\x18\n" +
@@ -2770,7 +2779,8 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\x0elatency_p50_us\x18\v \x01(\x01R\flatencyP50Us\x12$\n" +
 	"\x0elatency_p99_us\x18\f \x01(\x01R\flatencyP99Us\x12\x1b\n" +
 	"\ttook_over\x18\r \x03(\tR\btookOver\x12\x18\n" +
-	"\aleaving\x18\x0e \x01(\bR\aleaving\x1a=\n" +
+	"\aleaving\x18\x0e \x01(\bR\aleaving\x12\x16\n" +
+	"\x06serves\x18\x0f \x03(\tR\x06serves\x1a=\n" +
 	"\x0fVnfWeightsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a8\n" +

@@ -2079,7 +2079,10 @@ type RemoteTarget struct {
 	Peer   string                 `protobuf:"bytes,1,opt,name=peer,proto3" json:"peer,omitempty"`
 	Weight uint32                 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
 	// For edges behind that forwarder: destinations; empty for all.
-	Prefixes      []string `protobuf:"bytes,3,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
+	Prefixes []string `protobuf:"bytes,3,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
+	// It has nobody left who serves this stage, not even the connections that it has: these choose again where anybody else can be
+	// chosen. Its weight is 0.
+	Withdrawn     bool `protobuf:"varint,4,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2133,6 +2136,13 @@ func (x *RemoteTarget) GetPrefixes() []string {
 		return x.Prefixes
 	}
 	return nil
+}
+
+func (x *RemoteTarget) GetWithdrawn() bool {
+	if x != nil {
+		return x.Withdrawn
+	}
+	return false
 }
 
 // FlowTimers are idle times in seconds; 0 takes the default.
@@ -2372,11 +2382,12 @@ const file_switchboard_forwarder_v1_rules_proto_rawDesc = "" +
 	"\x04edge\x18\x02 \x01(\tH\x00R\x04edge\x12\x16\n" +
 	"\x06weight\x18\x03 \x01(\rR\x06weight\x12\x1a\n" +
 	"\bprefixes\x18\x04 \x03(\tR\bprefixesB\b\n" +
-	"\x06target\"V\n" +
+	"\x06target\"t\n" +
 	"\fRemoteTarget\x12\x12\n" +
 	"\x04peer\x18\x01 \x01(\tR\x04peer\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\rR\x06weight\x12\x1a\n" +
-	"\bprefixes\x18\x03 \x03(\tR\bprefixes\"\xd1\x01\n" +
+	"\bprefixes\x18\x03 \x03(\tR\bprefixes\x12\x1c\n" +
+	"\twithdrawn\x18\x04 \x01(\bR\twithdrawn\"\xd1\x01\n" +
 	"\n" +
 	"FlowTimers\x12\x1f\n" +
 	"\vtcp_opening\x18\x01 \x01(\rR\n" +

@@ -184,7 +184,7 @@ impl Compiler<'_> {
     }
 
     fn end(&self, field: &str, leg: Leg<'_>, end: Option<&contract::StageEnd>) -> Result<End> {
-        let (mut local, mut remote) = (Vec::new(), Vec::new());
+        let (mut local, mut remote, mut withdrawn) = (Vec::new(), Vec::new(), Vec::new());
         for (index, target) in end.iter().flat_map(|end| &end.local).enumerate() {
             let field = format!("{field}.local[{index}]");
             let name = match &target.target {
@@ -198,12 +198,16 @@ impl Compiler<'_> {
         }
         for (index, target) in end.iter().flat_map(|end| &end.remote).enumerate() {
             let field = format!("{field}.remote[{index}]");
-            remote.push(self.target(
-                &field,
-                &HopName::Peer(target.peer.clone()),
-                target.weight,
-                &target.prefixes,
-            )?);
+            let name = HopName::Peer(target.peer.clone());
+            let compiled = self.target(&field, &name, target.weight, &target.prefixes)?;
+            if target.withdrawn {
+                if target.weight > 0 {
+                    let field = format!("{field}.weight");
+                    return Err(RuleError::new(field, "give 0 to what is withdrawn"));
+                }
+                withdrawn.push(compiled.hop);
+            }
+            remote.push(compiled);
         }
         let seed = self.rules.selection_seed;
         let targets = |list| {
@@ -214,6 +218,7 @@ impl Compiler<'_> {
         Ok(End {
             local: targets(local)?,
             all: targets(all)?.along(seed, leg),
+            withdrawn,
         })
     }
 
