@@ -4,7 +4,7 @@
 //! direction's way, so both go by the hash alone.
 
 use crate::changes::exchange;
-use crate::frames::{packet, tuple};
+use crate::frames::{packet, rewrite, tuple};
 use crate::network::{Network, names};
 use crate::plan::{Chain, Edge, Plan, Route, chain, edge, instance};
 use contracts::forwarder::AttachmentState;
@@ -66,12 +66,11 @@ fn visits(
     network: &mut Network,
     chain: &Chain,
     edge: &Edge,
-    number: u32,
+    tuple: &FiveTuple,
     forward: bool,
 ) -> Vec<String> {
-    let tuple = connection(edge, number);
     let left = match forward {
-        true => network.send(edge, &packet(&tuple, tcp::ACK, 10)),
+        true => network.send(edge, &packet(tuple, tcp::ACK, 10)),
         false => network.send(&chain.egress, &packet(&tuple.reversed(), tcp::ACK, 10)),
     };
     assert_eq!(left.len(), 1, "{tuple}: {:?}", network.drops());
@@ -91,7 +90,8 @@ fn visits(
 fn ways(plan: &Plan, edge: &Edge, forward: bool) -> Vec<Vec<String>> {
     let mut network = Network::new(plan.clone());
     let chain = plan.chains[0].clone();
-    let ways = (0..CONNECTIONS).map(|number| visits(&mut network, &chain, edge, number, forward));
+    let tuples = (0..CONNECTIONS).map(|number| connection(edge, number));
+    let ways = tuples.map(|tuple| visits(&mut network, &chain, edge, &tuple, forward));
     let ways = ways.collect();
     network.assert_no_drops();
     ways
@@ -177,6 +177,63 @@ fn routes_through_a_dead_site_are_left_out_at_both_ends() {
             _ => assert_eq!(now, before, "nothing else moves"),
         }
     }
+}
+
+/// Nobody but the neighbours of a site knows that it has nobody; what comes to them takes another route from there.
+#[test]
+fn a_route_that_ends_further_on_is_left_where_that_is_known() {
+    let mut plan = pairs();
+    plan.chains[0].vnfs[1][2].state = AttachmentState::Dead;
+    let edge = plan.chains[0].ingress.clone();
+    let (before, now) = (ways(&pairs(), &edge, true), ways(&plan, &edge, true));
+    for (before, now) in before.iter().zip(&now) {
+        assert_eq!(now[0], before[0], "the ingress knows nothing of it");
+        match before[1].as_str() {
+            "1@3" => assert_eq!(now[1], "1@1", "the other route of either site"),
+            _ => assert_eq!(now, before),
+        }
+    }
+}
+
+/// Behind a VNF that rewrites it, a connection is another one: at one site that is no matter.
+#[test]
+fn a_rewritten_connection_takes_one_route_on_either_side_of_a_vnf_at_one_site() {
+    let vnfs = vec![vnf(0, &[1, 2]), vnf(1, &[3]), vnf(2, &[1, 2])];
+    let mut chain = chain(0, vnfs, 0);
+    let ways = [(40, 1, 2), (30, 2, 1), (20, 1, 1), (10, 2, 2)];
+    chain.routes = ways
+        .map(|(weight, a, b)| (weight, vec![0, a, 3, b, 0]))
+        .to_vec();
+    let edge = chain.ingress.clone();
+    let translated = |tuple: &FiveTuple| FiveTuple {
+        source_port: tuple.source_port ^ 0x4000,
+        ..*tuple
+    };
+    let network = || {
+        let mut network = Network::new(Plan::new(4, chain.clone()));
+        let translate = |packet: &mut Vec<u8>, forward: bool| {
+            let (host, port) = if forward { (12, 20) } else { (16, 22) };
+            let address = packet[host..host + 4].try_into().unwrap();
+            let port = u16::from_be_bytes([packet[port], packet[port + 1]]);
+            rewrite(packet, forward, address, port ^ 0x4000);
+            true
+        };
+        network.behaviours.insert("1@3".into(), Box::new(translate));
+        network
+    };
+    let (mut there, mut back) = (network(), network());
+    let mut differ = 0;
+    for tuple in (0..CONNECTIONS).map(|number| connection(&edge, number)) {
+        let forward = visits(&mut there, &chain, &edge, &tuple, true);
+        let reverse = visits(&mut back, &chain, &edge, &translated(&tuple), false);
+        assert_eq!(forward, reverse, "{tuple}");
+        differ += u32::from(forward[0] == "0@2" && forward[2] == "2@2");
+    }
+    let due = CONNECTIONS * 40 / 100 * 50 / 100; // both draws alone, not that of a route
+    assert!(
+        (due - 150..due + 150).contains(&differ),
+        "{differ} of {due}"
+    );
 }
 
 /// Sites follow a change one after the other. Connections that have entries keep their way, and those without one arrive.
