@@ -207,7 +207,7 @@ pub fn page(entries: &[Entry], registry: &Registry, more: bool) -> contract::Flo
 }
 
 struct Writer<'a> {
-    names: (Vec<&'a HopName>, Vec<&'a PlaceName>),
+    names: (Vec<Option<&'a HopName>>, Vec<Option<&'a PlaceName>>),
     page: contract::FlowPage,
     hops: HashMap<HopId, u32>,
     places: HashMap<PlaceId, u32>,
@@ -216,7 +216,7 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn record(&mut self, entry: &Entry) -> Option<contract::FlowRecord> {
         let (place, hops, state, idle) = entry.parts();
-        let (upstream, downstream) = match self.names.1.get(place.index())? {
+        let (upstream, downstream) = match (*self.names.1.get(place.index())?)? {
             PlaceName::Stage { .. } => (
                 self.hop(HopId(hops.upstream))?,
                 self.hop(HopId(hops.downstream))?,
@@ -255,7 +255,7 @@ impl Writer<'_> {
     }
 
     fn hop(&mut self, id: HopId) -> Option<u32> {
-        let name = *self.names.0.get(id.index())?;
+        let name = (*self.names.0.get(id.index())?)?;
         let hops = &mut self.page.hops;
         Some(*self.hops.entry(id).or_insert_with(|| {
             let hop = match name.clone() {
@@ -269,7 +269,7 @@ impl Writer<'_> {
     }
 
     fn place(&mut self, id: PlaceId) -> Option<u32> {
-        let name = *self.names.1.get(id.index())?;
+        let name = (*self.names.1.get(id.index())?)?;
         let places = &mut self.page.places;
         Some(*self.places.entry(id).or_insert_with(|| {
             let place = match name.clone() {

@@ -16,6 +16,7 @@
 
 mod deal;
 mod lock;
+mod names;
 
 use crate::registry::Registry;
 use flow::{Config, ConfigError, FlowKey, FlowTable, Insertion, Verdict};
@@ -28,12 +29,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const NAMES: &str = "names.json";
 /// RAMFS_MAGIC of the kernel.
 const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
-/// More names than this at the start mean that most are of the past: better begin again than run out.
-const NAMES_LIMIT: usize = 1 << 15;
-
 /// A directory of flow tables that this process owns.
 #[derive(Debug)]
 pub struct FlowFiles {
@@ -86,8 +83,9 @@ impl FlowFiles {
             },
             lock,
         };
-        let registry = files.names()?;
+        let mut registry = files.names()?;
         files.settle(tables, now())?;
+        files.forget_unused(&mut registry);
         Ok((files, registry))
     }
 
@@ -99,36 +97,6 @@ impl FlowFiles {
     /// Key of the homes that entries are dealt out by.
     pub fn key(&self) -> [u8; 16] {
         self.crew.key
-    }
-
-    /// The names there are. Without any, numbers in tables mean nothing: the tables go.
-    fn names(&self) -> io::Result<Registry> {
-        let read = fs::read(self.directory.join(NAMES));
-        let known = read
-            .ok()
-            .and_then(|bytes| serde_json::from_slice::<Registry>(&bytes).ok());
-        if let Some(registry) = known
-            && registry.hop_count().max(registry.place_count()) < NAMES_LIMIT
-        {
-            return Ok(registry);
-        }
-        for entry in fs::read_dir(&self.directory)? {
-            let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with("ipv") {
-                fs::remove_file(entry.path())?;
-            }
-        }
-        Ok(Registry::default())
-    }
-
-    /// Writes the names down. To be called before flow entries can hold new numbers.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn keep_names(&self, registry: &Registry) -> io::Result<()> {
-        let unfinished = self.directory.join("names.new");
-        fs::write(&unfinished, serde_json::to_vec(registry)?)?;
-        fs::rename(&unfinished, self.directory.join(NAMES))
     }
 
     /// A worker's table of a family, with what it held, and then with the idle times it had. `now` is in seconds.

@@ -1,9 +1,11 @@
 //! Small numbers for the things that flow entries name, stable while the process lives.
 //!
-//! A flow entry outlives the rules it was made under, so a number is never given to another thing.
+//! A flow entry outlives the rules it was made under, so a number is given to another thing only where no entry can have it: as a
+//! process starts ([`Registry::forget_others`]).
 
 use serde::{Deserialize, Serialize, Serializer};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
 
 /// Number of a hop: an attachment, an edge or a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,42 +69,32 @@ pub struct Exhausted;
 #[derive(Debug, Default, Deserialize)]
 #[serde(from = "Names<HopName, PlaceName>")]
 pub struct Registry {
-    hops: HashMap<HopName, HopId>,
-    places: HashMap<PlaceName, PlaceId>,
+    hops: Numbers<HopName>,
+    places: Numbers<PlaceName>,
 }
 
-/// Names in the order of their numbers.
+/// Names in the order of their numbers; nothing where a number is free.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Names<H, P> {
-    hops: Vec<H>,
-    places: Vec<P>,
+    hops: Vec<Option<H>>,
+    places: Vec<Option<P>>,
 }
 
 impl From<Names<HopName, PlaceName>> for Registry {
     fn from(names: Names<HopName, PlaceName>) -> Registry {
-        let (hops, places) = (0..=u16::MAX, 0..=u16::MAX);
         Registry {
-            hops: names.hops.into_iter().zip(hops.map(HopId)).collect(),
-            places: names.places.into_iter().zip(places.map(PlaceId)).collect(),
+            hops: Numbers::from_list(names.hops),
+            places: Numbers::from_list(names.places),
         }
     }
 }
 
 impl Serialize for Registry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let names = Names {
-            hops: in_order(&self.hops, |id| id.0),
-            places: in_order(&self.places, |id| id.0),
-        };
-        names.serialize(serializer)
+        let (hops, places) = self.names();
+        Names { hops, places }.serialize(serializer)
     }
-}
-
-fn in_order<K, V: Copy>(known: &HashMap<K, V>, number: impl Fn(V) -> u16) -> Vec<&K> {
-    let mut names: Vec<(u16, &K)> = known.iter().map(|(name, &id)| (number(id), name)).collect();
-    names.sort_unstable_by_key(|&(number, _)| number);
-    names.into_iter().map(|(_, name)| name).collect()
 }
 
 impl Registry {
@@ -111,8 +103,7 @@ impl Registry {
     /// # Errors
     /// All 65 535 numbers have been given in this process's life.
     pub fn hop(&mut self, name: HopName) -> Result<HopId, Exhausted> {
-        let next = self.hops.len();
-        number(&mut self.hops, name, next, HopId)
+        self.hops.number(name).map(HopId)
     }
 
     /// The number of a place, new or known.
@@ -120,45 +111,98 @@ impl Registry {
     /// # Errors
     /// As for [`Registry::hop`].
     pub fn place(&mut self, name: PlaceName) -> Result<PlaceId, Exhausted> {
-        let next = self.places.len();
-        number(&mut self.places, name, next, PlaceId)
+        self.places.number(name).map(PlaceId)
     }
 
-    /// The names of all numbers, hops and places.
-    pub fn names(&self) -> (Vec<&HopName>, Vec<&PlaceName>) {
-        (
-            in_order(&self.hops, |id| id.0),
-            in_order(&self.places, |id| id.0),
-        )
+    /// The names of all numbers, hops and places; nothing where a number is free.
+    pub fn names(&self) -> (Vec<Option<&HopName>>, Vec<Option<&PlaceName>>) {
+        (self.hops.list(), self.places.list())
     }
 
-    /// Hops numbered so far.
+    /// Forgets names that are not used, so that their numbers can be given again. To be called while nothing but flow entries names any.
+    pub fn forget_others(&mut self, used: &Used) {
+        self.hops.keep(|number| used.hops.contains(&HopId(number)));
+        self.places
+            .keep(|number| used.places.contains(&PlaceId(number)));
+    }
+
+    /// Hops that have numbers.
     pub fn hop_count(&self) -> usize {
-        self.hops.len()
+        self.hops.known.len()
     }
 
-    /// Places numbered so far.
+    /// Places that have numbers.
     pub fn place_count(&self) -> usize {
-        self.places.len()
+        self.places.known.len()
     }
 }
 
-fn number<K: Eq + std::hash::Hash, V: Copy>(
-    known: &mut HashMap<K, V>,
-    name: K,
-    next: usize,
-    make: impl Fn(u16) -> V,
-) -> Result<V, Exhausted> {
-    if let Some(&id) = known.get(&name) {
-        return Ok(id);
+/// Hops and places that flow entries name.
+#[derive(Debug, Default)]
+pub struct Used {
+    /// Hops.
+    pub hops: HashSet<HopId>,
+    /// Places.
+    pub places: HashSet<PlaceId>,
+}
+
+/// Numbers of one kind: those from 0 on are all known or free.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Numbers<N: Eq + Hash> {
+    known: HashMap<N, u16>,
+    free: Vec<u16>,
+}
+
+impl<N: Eq + Hash> Default for Numbers<N> {
+    fn default() -> Self {
+        Numbers::from_list(Vec::new())
     }
-    let id = u16::try_from(next)
-        .ok()
-        .filter(|&id| id < u16::MAX)
-        .map(make)
-        .ok_or(Exhausted)?;
-    known.insert(name, id);
-    Ok(id)
+}
+
+impl<N: Eq + Hash> Numbers<N> {
+    fn from_list(names: Vec<Option<N>>) -> Numbers<N> {
+        let (mut known, mut free) = (HashMap::new(), Vec::new());
+        for (name, number) in names.into_iter().zip(0..u16::MAX) {
+            match name {
+                Some(name) => drop(known.insert(name, number)),
+                None => free.push(number),
+            }
+        }
+        Numbers { known, free }
+    }
+
+    fn list(&self) -> Vec<Option<&N>> {
+        let mut names = vec![None; self.known.len() + self.free.len()];
+        for (name, &number) in &self.known {
+            names[usize::from(number)] = Some(name);
+        }
+        names
+    }
+
+    fn number(&mut self, name: N) -> Result<u16, Exhausted> {
+        if let Some(&number) = self.known.get(&name) {
+            return Ok(number);
+        }
+        let fresh = u16::try_from(self.known.len()).ok();
+        let number = self
+            .free
+            .pop()
+            .or(fresh.filter(|&number| number < u16::MAX))
+            .ok_or(Exhausted)?;
+        self.known.insert(name, number);
+        Ok(number)
+    }
+
+    fn keep(&mut self, is_used: impl Fn(u16) -> bool) {
+        let Numbers { known, free } = self;
+        known.retain(|_, number| {
+            let used = is_used(*number);
+            if !used {
+                free.push(*number);
+            }
+            used
+        });
+    }
 }
 
 #[cfg(test)]
@@ -195,6 +239,28 @@ mod tests {
             (registry.hops, registry.places)
         );
         assert_eq!(read.hop(HopName::Edge("new".into())), Ok(HopId(600)));
+    }
+
+    #[test]
+    fn numbers_of_names_that_were_forgotten_are_given_again() {
+        let mut registry = Registry::default();
+        for i in 0..10 {
+            registry.hop(HopName::Peer(i.to_string())).unwrap();
+        }
+        registry.forget_others(&Used {
+            hops: [HopId(2), HopId(9), HopId::WITHDRAWN].into(),
+            places: HashSet::new(),
+        });
+        let text = serde_json::to_string(&registry).unwrap();
+        let mut read: Registry = serde_json::from_str(&text).unwrap();
+        assert_eq!(read.hop_count(), 2);
+        assert_eq!(read.hop(HopName::Peer("2".into())), Ok(HopId(2)));
+        assert_eq!(read.hop(HopName::Peer("9".into())), Ok(HopId(9)));
+        let mut given: Vec<u16> = (10..19)
+            .map(|i| read.hop(HopName::Peer(i.to_string())).unwrap().0)
+            .collect();
+        given.sort_unstable();
+        assert_eq!(given, [0, 1, 3, 4, 5, 6, 7, 8, 10]);
     }
 
     #[test]

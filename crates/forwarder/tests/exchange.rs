@@ -211,11 +211,11 @@ impl Forwarder {
         let (v4, v6) = self.pipeline.flows(NOW);
         let (hops, places) = self.registry.names();
         let one = |place: u16, hops_of: Hops, state: State, idle: u32| {
-            let name = |number: u16| format!("{:?}", hops[usize::from(number)]);
-            let said = match places[usize::from(place)] {
+            let name = |number: u16| format!("{:?}", hops[usize::from(number)].unwrap());
+            let said = match places[usize::from(place)].unwrap() {
                 PlaceName::Edge(_) => format!(
                     "{:?} {}",
-                    places[usize::from(hops_of.upstream)],
+                    places[usize::from(hops_of.upstream)].unwrap(),
                     hops_of.downstream
                 ),
                 PlaceName::Stage { .. } => {
@@ -223,7 +223,7 @@ impl Forwarder {
                 }
             };
             (
-                format!("{:?}", places[usize::from(place)]),
+                format!("{:?}", places[usize::from(place)].unwrap()),
                 format!("{said} {state:?} {idle}"),
             )
         };
