@@ -99,6 +99,7 @@ impl<F: Frame> Pipeline<F> {
 
     /// Learns a neighbour's address, also from another worker, and sends what waited for it. `now` is in seconds.
     pub(crate) fn hear(&mut self, Heard { who, mac }: Heard, now: u32, out: &mut Output<F>) {
+        self.alert_capture();
         for waiting in self.neighbours.learn(who, mac, now) {
             match waiting {
                 Waiting::Received(port, mut frame) => {

@@ -79,6 +79,8 @@ pub(crate) struct Burst {
     homes: AtHome,
     /// Whether a trace under way may want some of the packets.
     is_watched: bool,
+    /// Whether a capture under way may want some of those received.
+    is_captured: bool,
 }
 
 impl Default for Burst {
@@ -91,6 +93,7 @@ impl Default for Burst {
             remembered: None,
             homes: AtHome::default(),
             is_watched: false,
+            is_captured: false,
         }
     }
 }
@@ -292,6 +295,9 @@ impl<F: Frame> Pipeline<F> {
                 handed,
                 pipeline: self,
             });
+            if burst.is_captured {
+                self.show_arrived(rules, port, &frames.as_slice()[..count], handed);
+            }
             if SHARED && burst.homes.some_away() {
                 let mut parted = std::mem::take(&mut self.parted);
                 let received = frames.by_ref().take(count);

@@ -1,31 +1,31 @@
-//! Capturing packets that ports receive and send, all or those that a filter lets through, in the pcapng format.
+//! Capturing packets that ports receive and send, all or those that a filter lets through.
 //!
-//! The worker copies the beginning of each packet that is wanted and hands it over a bounded channel; whoever reads the
-//! capture writes it down. When the reader is too slow, packets are left out of the capture and counted, and traffic is not
-//! held up. Blocks are those of the pcapng draft (draft-ietf-opsawg-pcapng, section 4):
+//! The worker copies the beginning of each packet that is wanted and hands those of a burst over together ([`packets`]); whoever reads the
+//! capture writes them down ([`pcapng`]). When the reader is too slow, packets are left out of the capture and counted, and traffic
+//! is not held up.
 //!
-//! ```text
-//! section header   | 0x0a0d0d0a | length | 0x1a2b3c4d | version 1.0 | section length -1 | length |
-//! interface        | 1 | length | link type 2 | 0 | snap length | options: name, resolution | length |
-//! enhanced packet  | 6 | length | interface | time high | time low | captured | original | bytes | flags | length |
-//! ```
+//! Few packets are wanted of most captures, so a burst is asked first whether any of its connections may be, all together, by what the
+//! pipeline has read of them. What leaves is looked at in rounds alone in which something that may be wanted came in, was made here, or
+//! came from elsewhere than a port: addresses do not change on the way through.
 
+mod packets;
+mod pcapng;
+
+pub use packets::{Captured, Captures};
+pub use pcapng::Writer;
+
+use crate::frame::Frame;
+use crate::pipeline::Pipeline;
 use crate::rules::{Hop, Rules, Stage};
 use crate::trace;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::{SystemTime, UNIX_EPOCH};
+use packets::{Sender, packets};
 use wire::steering::{self, Encoding, SteeringContext};
 use wire::{IpPacket, ethernet, ipv4, mpls, nsh, tcp, udp, vxlan};
 
-/// Packets on their way to the reader at most.
-const PENDING: usize = 4_096;
 /// Bytes of a packet that are captured unless told otherwise, and at most.
 pub const SNAP_LENGTH: usize = 128;
 /// The most that can be asked for.
 pub const LARGEST_SNAP_LENGTH: usize = 9_216;
-const LINK_ETHERNET: u16 = 1;
 
 /// What is captured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,9 +44,6 @@ pub struct Filter {
 impl Filter {
     /// Whether a frame is wanted that a port, not excluded, sent or received.
     fn wants(&self, rules: &Rules, port: usize, sent: bool, frame: &[u8]) -> bool {
-        if self.connections.is_empty() && self.chain.is_none() {
-            return true;
-        }
         let Some(held) = held(rules, port, sent, frame) else {
             return false;
         };
@@ -60,77 +57,49 @@ impl Filter {
     }
 }
 
-/// A packet that was captured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Captured {
-    /// Nanoseconds since the Unix epoch.
-    pub time: u64,
-    /// The port.
-    pub port: String,
-    /// Whether it was sent rather than received.
-    pub sent: bool,
-    /// Bytes it had.
-    pub length: usize,
-    /// The beginning of it.
-    pub bytes: Vec<u8>,
-}
-
 /// A worker's end of a capture; each worker has one.
 #[derive(Clone, Debug)]
 pub struct Capture {
     filter: Filter,
     /// The filter's, for a first look.
     sieve: trace::Sieve,
-    snap_length: usize,
-    sender: SyncSender<Captured>,
-    lost: Arc<AtomicU64>,
-    over: bool,
-}
-
-/// The reader's end of a capture; the capture is over when it goes.
-#[derive(Debug)]
-pub struct Captures {
-    /// What was captured.
-    pub packets: Receiver<Captured>,
-    lost: Arc<AtomicU64>,
-}
-
-impl Captures {
-    /// Packets left out because they were not read in time.
-    pub fn lost(&self) -> u64 {
-        self.lost.load(Relaxed)
-    }
+    sender: Sender,
+    /// Whether something of this round may be wanted that leaves.
+    alert: bool,
 }
 
 impl Capture {
     /// Both ends of a capture. The snap length is cut to [`LARGEST_SNAP_LENGTH`].
     pub fn new(filter: Filter, snap_length: usize) -> (Capture, Captures) {
-        let (sender, packets) = sync_channel(PENDING);
-        let lost = Arc::new(AtomicU64::new(0));
+        let (sender, captures) = packets(snap_length.clamp(1, LARGEST_SNAP_LENGTH));
         let capture = Capture {
             sieve: filter.connections.sieve(),
             filter,
-            snap_length: snap_length.clamp(1, LARGEST_SNAP_LENGTH),
             sender,
-            lost: lost.clone(),
-            over: false,
+            alert: false,
         };
-        (capture, Captures { packets, lost })
+        (capture, captures)
     }
 
     /// Whether the reader has gone.
     pub fn is_over(&self) -> bool {
-        self.over
+        self.sender.is_over()
     }
 
-    /// Takes what a port received or sent.
+    /// What TCP and UDP packets over IPv4 have in common that may be wanted.
+    #[inline(always)]
+    pub(crate) fn sieve(&self) -> trace::Sieve {
+        self.sieve
+    }
+
+    /// Takes what is wanted of the frames that a port received or sent.
     #[inline(never)]
-    pub fn take<'a>(
+    fn take<'a>(
         &mut self,
         rules: &Rules,
         port: usize,
         sent: bool,
-        frames: impl Iterator<Item = &'a [u8]>,
+        frames: impl ExactSizeIterator<Item = &'a [u8]>,
     ) {
         let Some(role) = rules.ports.get(port) else {
             return;
@@ -143,35 +112,57 @@ impl Capture {
         if other_port || filter.sent.is_some_and(|wanted| wanted != sent) {
             return;
         }
-        let tunnel = rules.underlay.as_ref().is_some_and(|one| one.port == port);
-        let sieve = self.sieve;
         // Those of one burst passed together.
-        let mut time = None;
-        for frame in frames {
-            if plain_addresses(frame, tunnel).is_some_and(|word| !sieve.lets_both_through(word)) {
-                continue;
-            }
-            if self.filter.wants(rules, port, sent, frame) {
-                let time = *time.get_or_insert_with(now);
-                self.hand_over(time, &role.name, sent, frame);
-            }
+        let sender = &mut self.sender;
+        if filter.connections.is_empty() && filter.chain.is_none() {
+            sender.add_all(frames);
+        } else {
+            let tunnel = rules.underlay.as_ref().is_some_and(|one| one.port == port);
+            let sieve = self.sieve;
+            let may_be = |frame: &&[u8]| {
+                plain_addresses(frame, tunnel).is_none_or(|word| sieve.lets_both_through(word))
+            };
+            let wanted = frames
+                .filter(may_be)
+                .filter(|frame| filter.wants(rules, port, sent, frame));
+            wanted.for_each(|frame| sender.add(frame));
+        }
+        sender.send(&role.name, sent);
+    }
+}
+
+impl<F: Frame> Pipeline<F> {
+    /// Shows a capture a burst of frames, of which some may be wanted, before anything is done to them. Those that another worker handed
+    /// over it saw when they arrived.
+    #[inline(never)]
+    pub(crate) fn show_arrived(&mut self, rules: &Rules, port: usize, frames: &[F], handed: bool) {
+        self.alert_capture();
+        if let Some(capture) = self.capture.as_mut().filter(|_| !handed) {
+            capture.take(rules, port, false, frames.iter().map(F::data));
         }
     }
 
-    fn hand_over(&mut self, time: u64, port: &str, sent: bool, frame: &[u8]) {
-        let captured = Captured {
-            time,
-            port: port.to_string(),
-            sent,
-            length: frame.len(),
-            bytes: frame[..frame.len().min(self.snap_length)].to_vec(),
-        };
-        match self.sender.try_send(captured) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_)) => {
-                self.lost.fetch_add(1, Relaxed);
-            }
-            Err(TrySendError::Disconnected(_)) => self.over = true,
+    /// Has a capture look at what leaves in this round, as that is not what ports received in it.
+    #[inline]
+    pub fn alert_capture(&mut self) {
+        if let Some(capture) = &mut self.capture {
+            capture.alert = true;
+        }
+    }
+
+    /// Shows a capture what is about to leave by a port.
+    #[inline]
+    pub fn show_leaving(&mut self, rules: &Rules, port: usize, frames: &[F]) {
+        if let Some(capture) = self.capture.as_mut().filter(|capture| capture.alert) {
+            capture.take(rules, port, true, frames.iter().map(F::data));
+        }
+    }
+
+    /// Says that all that leaves in this round was shown.
+    #[inline]
+    pub fn end_round(&mut self) {
+        if let Some(capture) = &mut self.capture {
+            capture.alert = false;
         }
     }
 }
@@ -269,151 +260,9 @@ fn addresses_at(frame: &[u8], at: usize) -> Option<u64> {
     plain.then(|| u64::from_be_bytes([a, b, c, d, e, f, g, h]))
 }
 
-fn now() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |time| time.as_nanos() as u64)
-}
-
-/// Writes captured packets as pcapng; each call returns the bytes to append.
-#[derive(Debug, Default)]
-pub struct Writer {
-    /// Ports described so far.
-    ports: Vec<String>,
-    snap_length: u32,
-}
-
-impl Writer {
-    /// A writer for packets of a snap length.
-    pub fn new(snap_length: usize) -> Writer {
-        Writer {
-            ports: Vec::new(),
-            snap_length: snap_length.clamp(1, LARGEST_SNAP_LENGTH) as u32,
-        }
-    }
-
-    /// What a file begins with.
-    pub fn begin(&self) -> Vec<u8> {
-        let mut body = Vec::new();
-        body.extend(0x1a2b_3c4du32.to_le_bytes());
-        body.extend([1, 0, 0, 0]);
-        body.extend((-1i64).to_le_bytes());
-        block(0x0a0d_0d0a, &body)
-    }
-
-    /// A packet, after a description of its port if that is new.
-    pub fn packet(&mut self, captured: &Captured) -> Vec<u8> {
-        let known = self.ports.iter().position(|port| *port == captured.port);
-        let mut bytes = Vec::new();
-        let interface = known.unwrap_or_else(|| {
-            bytes = self.describe(&captured.port);
-            self.ports.len() - 1
-        });
-        let mut body = Vec::new();
-        for word in [
-            interface as u32,
-            (captured.time >> 32) as u32,
-            captured.time as u32,
-            captured.bytes.len() as u32,
-            captured.length as u32,
-        ] {
-            body.extend(word.to_le_bytes());
-        }
-        body.extend(&captured.bytes);
-        pad(&mut body);
-        // epb_flags: 1 is inbound, 2 is outbound.
-        let direction = if captured.sent { 2u32 } else { 1 };
-        option(&mut body, 2, &direction.to_le_bytes());
-        option(&mut body, 0, &[]);
-        bytes.extend(block(6, &body));
-        bytes
-    }
-
-    fn describe(&mut self, port: &str) -> Vec<u8> {
-        self.ports.push(port.to_string());
-        let mut body = Vec::new();
-        body.extend(LINK_ETHERNET.to_le_bytes());
-        body.extend([0, 0]);
-        body.extend(self.snap_length.to_le_bytes());
-        option(&mut body, 2, port.as_bytes());
-        // if_tsresol: nanoseconds.
-        option(&mut body, 9, &[9]);
-        option(&mut body, 0, &[]);
-        block(1, &body)
-    }
-}
-
-fn pad(bytes: &mut Vec<u8>) {
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-}
-
-fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
-    let value = &value[..value.len().min(usize::from(u16::MAX))];
-    body.extend(code.to_le_bytes());
-    body.extend((value.len() as u16).to_le_bytes());
-    body.extend(value);
-    pad(body);
-}
-
-fn block(kind: u32, body: &[u8]) -> Vec<u8> {
-    let length = body.len() as u32 + 12;
-    let mut bytes = kind.to_le_bytes().to_vec();
-    bytes.extend(length.to_le_bytes());
-    bytes.extend(body);
-    bytes.extend(length.to_le_bytes());
-    bytes
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn captured(port: &str, length: usize) -> Captured {
-        Captured {
-            time: 0x0102_0304_0506_0708,
-            port: port.into(),
-            sent: true,
-            length,
-            bytes: vec![0xaa; length.min(5)],
-        }
-    }
-
-    fn word(bytes: &[u8], at: usize) -> u32 {
-        u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
-    }
-
-    /// Kinds and lengths of the blocks, which frame themselves at both ends.
-    fn blocks(bytes: &[u8]) -> Vec<u32> {
-        let (mut at, mut kinds) = (0, Vec::new());
-        while at < bytes.len() {
-            let length = word(bytes, at + 4) as usize;
-            assert_eq!(length % 4, 0);
-            assert_eq!(word(bytes, at + length - 4) as usize, length);
-            kinds.push(word(bytes, at));
-            at += length;
-        }
-        kinds
-    }
-
-    #[test]
-    fn an_interface_is_described_once_before_its_first_packet() {
-        let mut writer = Writer::new(96);
-        let mut file = writer.begin();
-        file.extend(writer.packet(&captured("wan", 60)));
-        file.extend(writer.packet(&captured("wan", 61)));
-        file.extend(writer.packet(&captured("lan", 62)));
-        assert_eq!(blocks(&file), [0x0a0d_0d0a, 1, 6, 6, 1, 6]);
-    }
-
-    #[test]
-    fn a_packet_tells_its_time_its_length_and_what_was_kept_of_it() {
-        let mut writer = Writer::new(5);
-        writer.packet(&captured("wan", 60));
-        let block = writer.packet(&captured("wan", 60));
-        let words: Vec<u32> = (2..7).map(|index| word(&block, 4 * index)).collect();
-        assert_eq!(words, [0, 0x0102_0304, 0x0506_0708, 5, 60]);
-        assert_eq!(&block[28..33], &[0xaa; 5]);
-    }
 
     fn rules(names: [&str; 2]) -> Rules {
         let mut rules = Rules::empty();
@@ -432,6 +281,11 @@ mod tests {
         rules
     }
 
+    /// The bytes that are there to read.
+    fn kept(captures: &mut Captures) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| Some(captures.try_next().ok()?.bytes.to_vec())).collect()
+    }
+
     #[test]
     fn a_slow_reader_loses_packets_and_holds_nothing_up() {
         let rules = rules(["wan", "lan"]);
@@ -439,17 +293,25 @@ mod tests {
             port: Some("lan".into()),
             ..Filter::default()
         };
-        let (mut capture, captures) = Capture::new(filter, 4);
-        let frame = [1u8, 2, 3, 4, 5, 6];
-        let frames = std::iter::repeat_n(&frame[..], PENDING + 3);
-        capture.take(&rules, 0, false, frames.clone());
-        capture.take(&rules, 1, true, frames);
-        assert_eq!(captures.lost(), 3);
-        let kept: Vec<Captured> = captures.packets.try_iter().collect();
-        assert_eq!(kept.len(), PENDING);
-        assert_eq!((kept[0].length, kept[0].bytes.as_slice()), (6, &frame[..4]));
+        let (mut capture, mut captures) = Capture::new(filter, 4);
+        let bytes = [1u8, 2, 3, 4, 5, 6];
+        let frames = [&bytes[..]; 64];
+        let bursts = 4_096 / frames.len();
+        for _ in 0..=bursts {
+            capture.take(&rules, 0, false, frames.into_iter());
+            capture.take(&rules, 1, true, frames.into_iter());
+        }
+        assert_eq!(captures.lost(), 64);
+        let first = captures.try_next().unwrap();
+        assert_eq!((first.port, first.sent), ("lan", true));
+        assert_eq!((first.length, first.bytes), (6, &bytes[..4]));
+        assert_eq!(kept(&mut captures), vec![&bytes[..4]; 4_095]);
+        // There is room again once they were read.
+        capture.take(&rules, 1, true, frames[..3].iter().copied());
+        assert_eq!(kept(&mut captures).len(), 3);
+        assert_eq!(captures.lost(), 64);
+        assert!(!capture.is_over());
         drop(captures);
-        capture.take(&rules, 1, true, std::iter::once(&frame[..]));
         assert!(capture.is_over());
     }
 
@@ -490,7 +352,7 @@ mod tests {
             sent: Some(true),
             ..Filter::default()
         };
-        let (mut capture, captures) = Capture::new(filter, 60);
+        let (mut capture, mut captures) = Capture::new(filter, 60);
         let (host, server) = ([10, 1, 0, 7], [192, 0, 2, 1]);
         let wanted = datagram(host, server, 53);
         let mut answer = datagram(server, host, 4_000);
@@ -505,8 +367,7 @@ mod tests {
         let frames: Vec<&[u8]> = all.map(Vec::as_slice).collect();
         capture.take(&rules, 1, false, frames.iter().copied());
         capture.take(&rules, 1, true, frames.iter().copied());
-        let kept: Vec<Vec<u8>> = captures.packets.try_iter().map(|one| one.bytes).collect();
-        assert_eq!(kept, [wanted, answer]);
+        assert_eq!(kept(&mut captures), [wanted, answer]);
     }
 
     /// A packet with the labels of a service path, in VXLAN.
@@ -545,15 +406,14 @@ mod tests {
         let tagged = |frame: &[u8]| [&frame[..12], &[0x81, 0, 0, 5], &frame[12..]].concat();
         let (host, server) = ([10, 1, 0, 7], [192, 0, 2, 1]);
         let (wanted, other) = (datagram(host, server, 53), datagram(host, [9; 4], 53));
-        let (mut capture, captures) = Capture::new(filter, 200);
+        let (mut capture, mut captures) = Capture::new(filter, 200);
         for (port, frames) in [
             (0, [&wanted, &other].map(|frame| tunnelled(&frame[14..]))),
             (1, [&wanted, &other].map(|frame| tagged(frame))),
         ] {
             let both = frames.iter().map(Vec::as_slice);
             capture.take(&rules, port, false, both);
-            let kept: Vec<Vec<u8>> = captures.packets.try_iter().map(|one| one.bytes).collect();
-            assert_eq!(kept, frames[..1], "port {port}");
+            assert_eq!(kept(&mut captures), frames[..1], "port {port}");
         }
     }
 }

@@ -97,15 +97,15 @@ impl Session {
         let mut reply = contract::CaptureReply::default();
         let mut bytes = 0;
         while bytes < REPLY_LIMIT {
-            match self.captures.packets.try_recv() {
+            match self.captures.try_next() {
                 Ok(captured) => {
                     bytes += captured.bytes.len() + captured.port.len() + OVERHEAD;
                     reply.frames.push(contract::CapturedFrame {
                         time_unix_ns: captured.time as i64,
-                        port: captured.port,
+                        port: captured.port.to_string(),
                         sent: captured.sent,
                         length: captured.length as u32,
-                        data: captured.bytes,
+                        data: captured.bytes.to_vec(),
                     });
                 }
                 Err(TryRecvError::Disconnected) if reply.frames.is_empty() => {

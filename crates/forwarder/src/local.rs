@@ -229,7 +229,7 @@ impl Wanted {
 }
 
 fn capture(stream: &mut UnixStream, workers: &Workers, wanted: Wanted) -> io::Result<()> {
-    let (capture, captures) = Capture::new(wanted.filter, wanted.snap);
+    let (capture, mut captures) = Capture::new(wanted.filter, wanted.snap);
     if workers.capture(&capture).is_err() {
         return refuse(stream, "503 Service Unavailable", "a worker has ended");
     }
@@ -244,7 +244,7 @@ fn capture(stream: &mut UnixStream, workers: &Workers, wanted: Wanted) -> io::Re
     let mut left = wanted.count;
     while left > 0 {
         let time = until.saturating_duration_since(Instant::now());
-        match captures.packets.recv_timeout(time.min(PATIENCE)) {
+        match captures.next_within(time.min(PATIENCE)) {
             Ok(captured) => {
                 stream.write_all(&writer.packet(&captured))?;
                 left -= 1;

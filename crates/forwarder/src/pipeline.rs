@@ -4,6 +4,7 @@ mod record;
 
 use crate::arrival::{Accepted, Arrival};
 use crate::burst::Burst;
+use crate::capture::Capture;
 use crate::counters::{Counters, Drop, Event, Reason};
 use crate::errors::ErrorLimit;
 use crate::exchange::Export;
@@ -43,6 +44,8 @@ pub struct Pipeline<F> {
     pub counters: Counters,
     /// A trace under way.
     pub trace: Option<Trace>,
+    /// A capture under way, or one whose reader has gone since the last look.
+    pub capture: Option<Capture>,
     hash: ConnectionHash,
     /// Flow entries that use each hop, as of the last count.
     pub hop_flows: HashMap<HopId, u64>,
@@ -107,6 +110,7 @@ impl<F: Frame> Pipeline<F> {
             parted: Vec::new(),
             counters: Counters::default(),
             trace: None,
+            capture: None,
             hash: ConnectionHash::new(rules.selection_seed),
             hop_flows: HashMap::new(),
             place_flows: HashMap::new(),
@@ -199,6 +203,7 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
         out: &mut Output<F>,
     ) {
+        self.alert_capture();
         match self.accept(rules, port, &mut frame, now, out) {
             Ok(Accepted::Packet(arrival, tuple)) => {
                 match key(arrival.place, &tuple, arrival.direction) {

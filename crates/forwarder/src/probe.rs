@@ -44,6 +44,7 @@ impl<F: Frame> Pipeline<F> {
             .partition::<Vec<F>, _>(|frame| is_probe(frame, &self.trace));
         *frames = others;
         for probe in probes {
+            self.show_arrived(rules, port, std::slice::from_ref(&probe), handed);
             let probe = match handed {
                 true => Some(probe),
                 false => self.put_away(rules, port, probe, Errand::Steer, now, &mut out.away),

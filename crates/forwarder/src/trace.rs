@@ -38,6 +38,12 @@ impl Sieve {
         (addresses & self.mask == self.bits) | (addresses.rotate_left(32) & self.mask == self.bits)
     }
 
+    /// Whether every packet may be wanted.
+    #[inline(always)]
+    pub(crate) fn lets_all_through(self) -> bool {
+        self == Sieve::EVERYBODY
+    }
+
     /// Whether any of some connections may be wanted. A loop without branches, which is compiled to vectors.
     #[inline(always)]
     pub(crate) fn lets_some_through(self, keys: &[Ipv4Key]) -> bool {

@@ -11,7 +11,6 @@ pub use command::{Command, Commands, NewRules, PortCount, Report, WorkerEnded};
 
 use crate::announce;
 use crate::buffers::Buffers;
-use crate::capture::Capture;
 use crate::clock;
 use crate::counters::Drop;
 use crate::exchange;
@@ -55,8 +54,6 @@ pub struct Worker {
     injected: Vec<(usize, Mbuf)>,
     /// Frames that tell neighbours of new edges, by port.
     announced: Vec<(usize, Vec<u8>)>,
-    /// A capture under way, or one whose reader has gone since the last look.
-    capture: Option<Capture>,
     timer: Timer,
     latency: Latency,
     commands: Receiver<Command>,
@@ -103,7 +100,6 @@ impl Worker {
             transfer: Transfer::new(buffers),
             injected: Vec::new(),
             announced: Vec::new(),
-            capture: None,
             timer: Timer::new(),
             latency: Latency::default(),
             commands,
@@ -181,9 +177,6 @@ impl Worker {
             port.count.received_packets += burst.len() as u64;
             let bytes: usize = burst.iter().map(|mbuf| mbuf.data().len()).sum();
             port.count.received_bytes += bytes as u64;
-            if let Some(capture) = &mut self.capture {
-                capture.take(&self.rules, index, false, burst.iter().map(Mbuf::data));
-            }
             if self.pipeline.follows_probe() {
                 self.pipeline
                     .follow_probes(&self.rules, index, burst, false, now, output);
@@ -198,6 +191,7 @@ impl Worker {
     #[inline]
     fn flush(&mut self, output: &mut Output<Mbuf>) {
         if !output.made.is_empty() {
+            self.pipeline.alert_capture();
             self.transfer.fill(output, &mut self.pipeline.counters);
         }
         let follows_probe = self.pipeline.follows_probe();
@@ -208,11 +202,10 @@ impl Worker {
             if frames.is_empty() {
                 continue;
             }
-            if let Some(capture) = &mut self.capture {
-                capture.take(&self.rules, index, true, frames.iter().map(Mbuf::data));
-            }
+            self.pipeline.show_leaving(&self.rules, index, frames);
             self.send(index, frames);
         }
+        self.pipeline.end_round();
         if self.handover.is_some() {
             self.hand_over(output);
         }
@@ -301,14 +294,15 @@ impl Worker {
 
     /// Carries out the commands that wait; false when the thread is to end.
     fn obey(&mut self) -> bool {
-        self.capture.take_if(|capture| capture.is_over());
+        let capture = &mut self.pipeline.capture;
+        capture.take_if(|capture| capture.is_over());
         loop {
             match self.commands.try_recv() {
                 Ok(Command::Rules(new)) => self.change(new),
                 Ok(Command::Report(to)) => {
                     let _ = to.send(self.report());
                 }
-                Ok(Command::Capture(capture)) => self.capture = Some(capture),
+                Ok(Command::Capture(capture)) => self.pipeline.capture = Some(capture),
                 Ok(Command::BeginTrace(trace, begun)) => {
                     self.pipeline.trace = Some(trace);
                     let _ = begun.send(());

@@ -3,10 +3,9 @@
 use super::{Bench, MEMORY_LIMIT};
 use crate::clock::{median, processor_time};
 use crate::results::Results;
-use crate::rules::{VNF_PORT, WAN_PORT};
+use crate::rules::WAN_PORT;
 use crate::subject::{Load, Subject, nanoseconds};
 use contracts::forwarder as contract;
-use dpdk::Mbuf;
 use forwarder::capture::{Capture, Captures, Filter};
 use forwarder::latency::{Latency, Timer};
 use forwarder::trace::Trace;
@@ -40,12 +39,13 @@ pub fn measure(bench: &Bench, results: &mut Results) {
     for seed in 0..bench.repetitions {
         for (mode, ns) in ns.iter_mut().enumerate() {
             subject.pipeline.trace = (mode == ALL || mode == TRACE).then(trace);
-            let (mut capture, captures) = match mode {
+            let (capture, mut captures) = match mode {
                 ALL => watch(at("another")),
                 CAPTURE => watch(at("vnf")),
                 CAPTURE_ONE => watch(of_one_connection()),
                 _ => (None, None),
             };
+            subject.pipeline.capture = capture;
             let mut reported = processor_time();
             let mut bursts = 0u32;
             let timed = mode == ALL || mode == HISTOGRAM;
@@ -53,9 +53,12 @@ pub fn measure(bench: &Bench, results: &mut Results) {
                 if timed {
                     timer.receive(burst.len());
                 }
-                observe(&mut capture, &subject.rules, VNF_PORT, false, burst);
                 subject.take(burst);
-                observe(&mut capture, &subject.rules, WAN_PORT, true, burst);
+                let Subject {
+                    pipeline, rules, ..
+                } = &mut subject;
+                pipeline.show_leaving(rules, WAN_PORT, burst);
+                pipeline.end_round();
                 if timed {
                     timer.sent(&mut latency);
                 }
@@ -67,15 +70,15 @@ pub fn measure(bench: &Bench, results: &mut Results) {
                     reported = processor_time();
                     black_box((subject.pipeline.counters.clone(), latency.clone()));
                 }
-                if mode == CAPTURE {
-                    captures
-                        .iter()
-                        .for_each(|captures| drop(captures.packets.try_iter().last()));
+                if let Some(captures) = captures.as_mut().filter(|_| mode == CAPTURE) {
+                    while let Ok(captured) = captures.try_next() {
+                        black_box(captured);
+                    }
                 }
             }));
         }
     }
-    subject.pipeline.trace = None;
+    (subject.pipeline.trace, subject.pipeline.capture) = (None, None);
     let ns = ns.map(median);
     let off = ns[OFF];
     let cost = |ns: f64| 100.0 * (ns / off - 1.0);
@@ -105,19 +108,6 @@ fn of_one_connection() -> Filter {
 fn watch(filter: Filter) -> (Option<Capture>, Option<Captures>) {
     let (capture, captures) = Capture::new(filter, 128);
     (Some(capture), Some(captures))
-}
-
-#[inline]
-fn observe(
-    capture: &mut Option<Capture>,
-    rules: &forwarder::rules::Rules,
-    port: usize,
-    sent: bool,
-    burst: &[Mbuf],
-) {
-    if let Some(capture) = capture {
-        capture.take(rules, port, sent, burst.iter().map(Mbuf::data));
-    }
 }
 
 /// A trace of a connection that sends nothing.

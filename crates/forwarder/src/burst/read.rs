@@ -3,12 +3,14 @@
 use super::at_home::AtHome;
 use super::keys::Keys;
 use super::{Burst, LONG, Lane, NO_EDGE, Packet};
+use crate::capture::Capture;
 use crate::family::Family;
 use crate::frame::Frame;
 use crate::home::Homes;
 use crate::pipeline::Pipeline;
 use crate::plain::{Ip, Located, Plain};
 use crate::rules::Rules;
+use crate::trace::Sieve;
 use flow::{BURST, FETCH, Ipv4Table, Ipv6Table, Work};
 use wire::ethernet;
 
@@ -39,6 +41,7 @@ impl<F: Frame, const SHARED: bool> Work for Read<'_, F, SHARED> {
                 false => AHEAD,
             },
             handed: self.handed,
+            captured: self.pipeline.capture.as_ref().map(Capture::sieve),
         };
         self.burst
             .read::<F, SHARED>(self.rules, self.port, &received, self.pipeline);
@@ -51,6 +54,8 @@ struct Received<'a, F> {
     handed: bool,
     /// How many packets on they are asked for.
     ahead: usize,
+    /// What a capture under way may want.
+    captured: Option<Sieve>,
 }
 
 impl<F: Frame> Received<'_, F> {
@@ -72,6 +77,7 @@ struct Sharers {
 
 /// Where a burst stood before some of its packets were read: positions among the frames received and among those that stay,
 /// and keys.
+#[derive(Default)]
 struct Marks {
     position: usize,
     at: usize,
@@ -98,11 +104,15 @@ impl Burst {
             _ => (Homes::new([0; 16], 1), 0),
         };
         self.homes.clear(own as u8);
+        self.is_captured = false;
         let sharers = Sharers { homes, own };
         let mut remembered = self.remembered.take().unwrap_or_default();
         let tables = (&pipeline.v4, &pipeline.v6);
         match Plain::new(rules, port, &mut remembered) {
-            None => self.packets = [LONG; BURST],
+            None => {
+                self.packets = [LONG; BURST];
+                self.is_captured = received.captured.is_some();
+            }
             Some(mut plain) if plain.is_underlay() => {
                 self.read_plain::<F, SHARED, true>(&mut plain, received, &sharers, tables);
             }
@@ -137,13 +147,28 @@ impl Burst {
                 (position, at) = (position + 1, at + 1);
             }
             if SHARED {
-                at = self.keep_own(sharers, &marks, at);
+                at = self.keep_own(sharers, &marks, at, received.captured);
             }
             // Where others' packets were left out, two parts together have as many keys as one.
             let least = if SHARED { FETCH } else { 1 };
             self.v4.fetch(v4, least);
             self.v6.fetch(v6, least);
         }
+        if let Some(sieve) = received.captured.filter(|_| !SHARED) {
+            self.is_captured = self.may_be_captured(sieve, &Marks::default(), at);
+        }
+    }
+
+    /// Whether a capture may want some of `count` packets, read since `marks`: those with keys over IPv4 are asked together, and any others
+    /// need a closer look. Not right after they were read: keys are read in larger pieces than they were written.
+    #[inline(always)]
+    fn may_be_captured(&self, sieve: Sieve, marks: &Marks, count: usize) -> bool {
+        let stages = self.v4.stages.since(marks.v4[0]);
+        let edges = self.v4.edges.since(marks.v4[1]);
+        sieve.lets_all_through()
+            || stages.len() + edges.len() < count
+            || sieve.lets_some_through(stages)
+            || sieve.lets_some_through(edges)
     }
 
     /// What is to be known of a frame, which becomes the `at`-th packet.
@@ -211,10 +236,19 @@ impl Burst {
 
     /// Leaves out packets, read since `marks`, that are at home elsewhere; returns the position of the next packet.
     #[inline(always)]
-    fn keep_own(&mut self, sharers: &Sharers, marks: &Marks, at: usize) -> usize {
+    fn keep_own(
+        &mut self,
+        sharers: &Sharers,
+        marks: &Marks,
+        at: usize,
+        captured: Option<Sieve>,
+    ) -> usize {
         let Sharers { homes, own } = sharers;
+        let theirs = homes.of_each_v4(self.v4.stages.since(marks.v4[0]));
+        if let Some(sieve) = captured {
+            self.is_captured |= self.may_be_captured(sieve, marks, at - marks.at);
+        }
         let stages = self.v4.stages.since(marks.v4[0]);
-        let theirs = homes.of_each_v4(stages);
         let differs = theirs[..stages.len().min(FETCH)]
             .iter()
             .fold(0, |differs, home| differs | home ^ own);

@@ -4,11 +4,23 @@ use crate::frames::{frame, packet, tuple};
 use crate::network::{HOST_MAC, Network, port_mac};
 use crate::plan::{Plan, chain, instance};
 use crate::random::Draw;
+use contracts::forwarder as contract;
+use forwarder::capture::{Capture, Filter, LARGEST_SNAP_LENGTH};
 use forwarder::frame::{Frame, HeapFrame};
+use forwarder::home::Homes;
 use forwarder::pipeline::Output;
+use forwarder::trace;
 use wire::tcp;
 
 fn drawn_frame(draw: &mut Draw) -> Vec<u8> {
+    let mut frame = whole_frame(draw);
+    if draw.below(10) == 0 {
+        frame.truncate(draw.below(frame.len()));
+    }
+    frame
+}
+
+fn whole_frame(draw: &mut Draw) -> Vec<u8> {
     let number = draw.below(40);
     let (source, destination) = match draw.below(3) {
         0 => (format!("2001:db8:1::{number:x}"), "2001:db8:2::9"),
@@ -20,16 +32,8 @@ fn drawn_frame(draw: &mut Draw) -> Vec<u8> {
         tcp::ACK
     };
     let tuple = tuple(&source, 1000, destination, 443, tcp::PROTOCOL);
-    let mut frame = frame(
-        port_mac(0, "edge-in"),
-        HOST_MAC,
-        0,
-        &packet(&tuple, flags, draw.below(1400)),
-    );
-    if draw.below(10) == 0 {
-        frame.truncate(draw.below(frame.len()));
-    }
-    frame
+    let packet = packet(&tuple, flags, draw.below(1400));
+    frame(port_mac(0, "edge-in"), HOST_MAC, 0, &packet)
 }
 
 fn sent(mut out: Output<HeapFrame>) -> Vec<Vec<Vec<u8>>> {
@@ -38,18 +42,19 @@ fn sent(mut out: Output<HeapFrame>) -> Vec<Vec<Vec<u8>>> {
     out.ports.into_iter().map(bytes).collect()
 }
 
+fn network() -> Network {
+    let vnfs = vec![vec![
+        instance(0, "a", 100),
+        instance(0, "b", 50),
+        instance(1, "c", 70),
+    ]];
+    let mut plan = Plan::new(2, chain(0, vnfs, 1));
+    plan.wan_mtu = 1400;
+    Network::new(plan)
+}
+
 #[test]
 fn bursts_and_single_packets_come_to_the_same() {
-    let network = || {
-        let vnfs = vec![vec![
-            instance(0, "a", 100),
-            instance(0, "b", 50),
-            instance(1, "c", 70),
-        ]];
-        let mut plan = Plan::new(2, chain(0, vnfs, 1));
-        plan.wan_mtu = 1400;
-        Network::new(plan)
-    };
     for seed in 0..20 {
         let mut draw = Draw(seed);
         let (mut single, mut bursts) = (network(), network());
@@ -79,5 +84,69 @@ fn bursts_and_single_packets_come_to_the_same() {
             assert_eq!(single.event(event), bursts.event(event), "{event}");
         }
         assert!(single.event("flow_new") > 20 && single.event("fragmented") > 0);
+    }
+}
+
+/// What a capture sees of some bursts at a forwarder of so many workers: whether each frame was sent, and its bytes.
+fn captured(workers: usize, seed: u64, filter: Filter) -> Vec<(bool, Vec<u8>)> {
+    let (mut network, mut draw) = (network(), Draw(seed));
+    let port = network.port(0, "edge-in");
+    // So that neighbours are known.
+    for _ in 0..20 {
+        network.inject(0, "edge-in", whole_frame(&mut draw));
+    }
+    let node = &mut network.nodes[0];
+    node.pipeline.share(Homes::new([7; 16], workers), 0);
+    let (capture, mut captures) = Capture::new(filter, LARGEST_SNAP_LENGTH);
+    node.pipeline.capture = Some(capture);
+    let mut seen = Vec::new();
+    for _ in 0..20 {
+        let count = draw.below(150);
+        let mut burst: Vec<HeapFrame> = (0..count)
+            .map(|_| HeapFrame::new(&whole_frame(&mut draw)))
+            .collect();
+        let mut out = Output::default();
+        node.pipeline
+            .process_burst(&node.rules, port, &mut burst, 1000, &mut out);
+        if !out.made.is_empty() {
+            node.pipeline.alert_capture();
+            out.merge(|bytes| Some(HeapFrame::new(bytes)));
+        }
+        for (port, frames) in out.ports.iter().enumerate() {
+            node.pipeline.show_leaving(&node.rules, port, frames);
+        }
+        node.pipeline.end_round();
+        while let Ok(captured) = captures.try_next() {
+            seen.push((captured.sent, captured.bytes.to_vec()));
+        }
+    }
+    assert_eq!(captures.lost(), 0);
+    seen
+}
+
+#[test]
+fn a_capture_of_some_connections_sees_of_bursts_what_one_of_everything_sees_of_them() {
+    let matched = contract::Match {
+        source_prefixes: vec!["10.1.0.7/32".into()],
+        ..Default::default()
+    };
+    let of_host = Filter {
+        connections: trace::Filter::new(Some(&matched), true).expect("a filter"),
+        ..Filter::default()
+    };
+    for (workers, seed) in [(1, 1), (1, 2), (2, 3), (3, 4)] {
+        let all = captured(workers, seed, Filter::default());
+        let is_of_host = |(_, bytes): &(bool, Vec<u8>)| {
+            let addresses = [10, 1, 0, 7, 10, 2, 0, 9];
+            bytes.windows(8).any(|window| window == addresses)
+        };
+        let wanted: Vec<_> = all.iter().filter(|one| is_of_host(one)).cloned().collect();
+        let seen = captured(workers, seed, of_host.clone());
+        assert!(seen == wanted, "{workers} workers, seed {seed}");
+        let sent = seen.iter().filter(|(sent, _)| *sent).count();
+        assert!((10..all.len() / 10).contains(&seen.len()), "{}", seen.len());
+        // Of several workers another one may send them.
+        assert!(workers > 1 || sent > 10, "{sent} sent");
+        assert!(seen.len() - sent > 10, "received too");
     }
 }
