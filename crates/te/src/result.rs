@@ -117,8 +117,12 @@ pub fn write_head(w: &mut Writer, model: &Model, instance: &Instance, solution: 
     let gap = bound.and_then(|_| solution.gap());
     w.name("gap").number(gap.unwrap_or(f64::NAN));
     if bound.is_some() && !instance.max_routes.is_empty() {
-        // The proof relaxes what makes the problem one of whole numbers.
-        w.name("bound_ignores").texts(["max_routes"]);
+        // Most proofs relax what makes the problem one of whole numbers.
+        let ignored: &[&str] = match solution.relaxed {
+            None => &["max_routes"],
+            Some(_) => &[],
+        };
+        w.name("bound_ignores").texts(ignored.iter().copied());
     }
     w.name("seconds").number(solution.seconds);
     w.name("carried_mbps").number(figures.carried_mbps);

@@ -81,6 +81,9 @@ pub struct Solution {
     pub value: f64,
     /// A bound that no routing beats, where one was proved.
     pub bound: Option<f64>,
+    /// The bound of the problem without `max_routes`, where [`Solution::bound`] is one with chains held to it. None where
+    /// that limit is left out of account, or there is none.
+    pub relaxed: Option<f64>,
     /// Wall-clock time of the solve, seconds.
     pub seconds: f64,
     /// The routing.

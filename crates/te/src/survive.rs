@@ -86,7 +86,8 @@ pub fn solve(
     let half = clock.share(options, 2);
     let mut solution = lp::solve(model, instance, Objective::Scale, &half, monitor)?;
     let normal = solution.value;
-    let (mut value, mut bound) = (normal, solution.bound.unwrap_or(f64::INFINITY));
+    let (mut value, mut bound) = (normal, any_routes(&solution));
+    solution.relaxed = None;
     let failures = failures_of(model, against);
     let mut states = Vec::new();
     let mut grace = clock.grace();
@@ -132,6 +133,11 @@ pub fn solve(
         failures,
         not_covered,
     })
+}
+
+/// A bound for any number of routes: what stays and what is backed up make more than a chain has normally.
+fn any_routes(solution: &Solution) -> f64 {
+    solution.relaxed.or(solution.bound).unwrap_or(f64::INFINITY)
 }
 
 impl Failure {
@@ -292,10 +298,8 @@ impl State {
         } else {
             let solved = lp::solve(&model_after, &instance, Objective::Scale, options, monitor)
                 .map_err(explain)?;
-            (
-                (solved.value, solved.flows),
-                solved.bound.unwrap_or(f64::INFINITY),
-            )
+            let bound = any_routes(&solved);
+            ((solved.value, solved.flows), bound)
         };
         let (staying, moving) = split(before, &instance, solution, failure);
         let backup = backup(&model_after, &instance, &staying, &moving, options, monitor)
@@ -516,6 +520,7 @@ pub fn to_json(model: &Model, instance: &Instance, against: Against, plan: &Surv
 
 fn write_failure(w: &mut Writer, model: &Model, failure: &Contingency) {
     let backup = Solution {
+        relaxed: None,
         status: Status::Feasible,
         objective: Objective::Scale,
         value: failure.value,

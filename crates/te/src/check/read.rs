@@ -29,8 +29,8 @@ pub const HEAD: [&str; 12] = [
 pub struct ResultFile {
     /// How it ended.
     pub verdict: Verdict,
-    /// What the bound leaves out of account.
-    pub bound_ignores: Vec<String>,
+    /// What the bound leaves out of account, where that is stated.
+    pub bound_ignores: Option<Vec<String>>,
     /// Figures beside the value.
     pub figures: Figures,
     /// The routes.
@@ -42,16 +42,13 @@ pub struct ResultFile {
 /// # Errors
 /// The first mistake found, with its JSON pointer.
 pub fn result(root: &Fields<'_>, model: &Model) -> Result<ResultFile, InputError> {
-    let mut bound_ignores = Vec::new();
-    if let Some(value) = root.optional("bound_ignores") {
-        let list = root.place.name("bound_ignores");
-        for (i, word) in list.list(value)?.iter().enumerate() {
-            bound_ignores.push(list.index(i).text(word)?.to_owned());
-        }
-        if bound_ignores.is_empty() {
-            return Err(list.error(Reason::WrongLength, "is empty; leave it out"));
-        }
-    }
+    let list = root.place.name("bound_ignores");
+    let words = |value| {
+        let words = list.list(value)?.iter().enumerate();
+        let word = |(i, word)| list.index(i).text(word).map(str::to_owned);
+        words.map(word).collect::<Result<Vec<String>, InputError>>()
+    };
+    let bound_ignores = root.optional("bound_ignores").map(words).transpose()?;
     Ok(ResultFile {
         verdict: Verdict::read(root)?,
         bound_ignores,

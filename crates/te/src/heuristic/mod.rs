@@ -78,6 +78,7 @@ fn finish(
     watch: &Watch<'_>,
 ) -> Solution {
     let mut solution = Solution {
+        relaxed: None,
         status: Status::Feasible,
         objective,
         value: value(instance, objective, &flows),

@@ -1,6 +1,7 @@
 //! The rounds of column generation.
 
 mod counting;
+mod few_routes;
 mod fit;
 mod interior_start;
 mod quick_start;
@@ -56,6 +57,8 @@ pub(super) struct Solver<'a> {
     expansion: Option<Expansion>,
     /// Once chains are held to their number of routes: the columns that may be used.
     allowed: Option<Vec<bool>>,
+    /// The bound without regard to numbers of routes, once there is one with it.
+    relaxed: Option<f64>,
 }
 
 /// Solves an instance to a certified gap.
@@ -186,6 +189,7 @@ impl<'a> Solver<'a> {
             first_price: None,
             expansion: None,
             allowed: None,
+            relaxed: None,
         }
     }
 
@@ -468,6 +472,7 @@ impl<'a> Solver<'a> {
             objective,
             value: value(self.instance, objective, &flows),
             bound: Some(self.in_objective(self.bound)),
+            relaxed: self.relaxed.map(|b| self.in_objective(b)),
             seconds: self.clock.elapsed().as_secs_f64(),
             flows,
         }

@@ -13,6 +13,8 @@ mod frank_wolfe;
 pub(crate) mod interior;
 mod master;
 mod outcome;
+mod route_choice;
+mod simplex;
 
 use std::time::Duration;
 

@@ -232,7 +232,9 @@ impl Planning<'_> {
         let Some((mut solution, placed)) = best else {
             return Err(self.none_found());
         };
+        // That of the relaxation, which leaves limits of chains out of account.
         solution.bound = known.bound.is_finite().then_some(known.bound);
+        solution.relaxed = None;
         Ok((solution, placed))
     }
 
@@ -249,7 +251,7 @@ impl Planning<'_> {
             return Ok(None);
         }
         let (mut best, mut known) = (None, Known::default());
-        let mut bound = f64::INFINITY;
+        let (mut bound, mut relaxed, mut held) = (f64::INFINITY, f64::INFINITY, false);
         let (count, mut refusal) = (all.len(), None);
         for placed in all {
             if self.clock.is_over() {
@@ -258,7 +260,10 @@ impl Planning<'_> {
             match self.evaluate(&placed, known) {
                 Ok((solution, _)) if solution.leaves_demand(self.instance) => return Ok(None),
                 Ok((solution, _)) => {
-                    bound = bound.min(solution.bound.unwrap_or(solution.value));
+                    let mine = solution.bound.unwrap_or(solution.value);
+                    bound = bound.min(mine);
+                    relaxed = relaxed.min(solution.relaxed.unwrap_or(mine));
+                    held |= solution.relaxed.is_some();
                     if solution.value < known.value {
                         known.value = solution.value;
                         best = Some((solution, placed));
@@ -269,6 +274,7 @@ impl Planning<'_> {
         }
         if let Some((solution, _)) = &mut best {
             solution.bound = Some(bound);
+            solution.relaxed = held.then_some(relaxed);
         } else if let Some(proof) = refusal {
             // Not before every one was tried is it known that none does; what all together cannot carry says it best.
             let whole = self.open_proof().unwrap_or(proof);

@@ -216,6 +216,7 @@ impl Search {
             });
         }
         Ok(Solution {
+            relaxed: None,
             status: Status::Feasible,
             objective: Objective::Latency,
             value: value(instance, Objective::Latency, &flows),

@@ -339,6 +339,7 @@ fn moved(before: &Moment, now: &Moment) -> f64 {
 /// The routing of one matrix as a solution of its own, at the factor of the whole series.
 pub(crate) fn as_solution(series: &Series, moment: &Moment) -> Solution {
     Solution {
+        relaxed: None,
         status: series.status,
         objective: Objective::Scale,
         value: series.value,

@@ -79,8 +79,10 @@ impl Solver<'_> {
     /// SB-DP's answer with the bound proved so far.
     pub(super) fn give_quick(self) -> (Solution, Vec<f64>) {
         let bound = self.in_objective(self.bound);
+        let relaxed = self.relaxed.map(|b| self.in_objective(b));
         let mut solution = self.quick.expect("SB-DP ran for this objective");
         solution.bound = Some(bound);
+        solution.relaxed = relaxed;
         solution.seconds = self.clock.elapsed().as_secs_f64();
         if !solution.leaves_demand(self.instance) {
             solution.status = self.clock.status(solution.gap(), self.options.gap);

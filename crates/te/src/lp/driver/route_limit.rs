@@ -17,8 +17,9 @@ fn joins(instance: &Instance, commodity: &Commodity, route: &Route) -> bool {
 
 impl Solver<'_> {
     /// Holds chains to their number of routes: each keeps those that carry most in the optimum, and the rest is solved
-    /// anew around them; or, where that is better, those that SB-DP gives it and what the optimum uses most besides. The
-    /// bound stays that of the problem without the limit, which is valid and may be loose.
+    /// anew around them; or, where that is better, those that SB-DP gives it and what the optimum uses most besides; or, in a
+    /// small model, what a search over the choices finds. The bound stays that of the problem without the limit, which is
+    /// valid and may be loose, unless the search went through all choices.
     pub(super) fn limit_routes(&mut self, model: &Model) {
         // Without any routing there is nothing to hold to a limit.
         if self.instance.max_routes.is_empty() || self.value.is_infinite() {
@@ -30,13 +31,21 @@ impl Solver<'_> {
         if self.gap() <= self.options.gap || self.should_stop() || self.expansion.is_some() {
             return;
         }
+        self.hold_to_few(model, &optimum);
+        if self.gap() > self.options.gap && !self.should_stop() {
+            self.choose_routes();
+        }
+    }
+
+    /// Holds chains to the routes that SB-DP gives them, filled up with those that the optimum uses most, where that is better.
+    fn hold_to_few(&mut self, model: &Model, optimum: &[f64]) {
         let Some(whole) = self.few_routes(model) else {
             return;
         };
         let (value, best) = (self.value, std::mem::take(&mut self.best));
         // Routes of SB-DP come before all others.
         let mut ranking = whole.clone();
-        for (rank, x) in ranking.iter_mut().zip(&optimum) {
+        for (rank, x) in ranking.iter_mut().zip(optimum) {
             *rank += SECOND * x;
         }
         self.hold_to(&ranking, &whole, Some(whole.clone()));
