@@ -1,8 +1,9 @@
 //! Several workers come to the same as one, whichever of them receives a packet.
 //!
 //! Networks of the same drawn platform get the same drawn frames; the forwarders of one have one worker, those of the others
-//! two and three, of which any may receive any frame. What leaves must be the same for each connection, and so must be the
-//! sums of all counters, but for those of neighbours, whom each worker asks itself; and there must be the same flow entries.
+//! two and three, of which any may receive any frame. What leaves must be the same for each connection, plain packets in the same
+//! order and others among their like, and so must be the sums of all counters, but for those of neighbours, whom each worker
+//! asks itself; and there must be the same flow entries.
 
 use crate::equal::{drawn_again, drawn_frames, sorted};
 use crate::frames::{packet, tuple};
@@ -12,7 +13,7 @@ use crate::random::{Draw, change, platform};
 use contracts::forwarder::TraceRequest;
 use forwarder::trace::Trace;
 use std::collections::BTreeMap;
-use wire::{FiveTuple, IpPacket};
+use wire::{FiveTuple, IpPacket, ipv4, ipv6, tcp, udp};
 
 /// What left, by connection in the order of its packets: the edge, its VLAN and the packet.
 type Left = BTreeMap<String, Vec<(String, u16, Vec<u8>)>>;
@@ -22,8 +23,14 @@ fn by_connection(deliveries: Vec<Delivery>) -> Left {
     for delivery in deliveries {
         let ip = IpPacket::parse(&delivery.packet).unwrap();
         let shown = ip.quoted.map_or(ip.tuple, FiveTuple::reversed);
-        // Fragments that follow show no ports, and keep their order among each other.
-        let name = format!("{shown} {:?}", ip.fragmentation);
+        // Plain packets may overtake others: these keep their order among their like.
+        let is_plain = matches!(ip.tuple.protocol, tcp::PROTOCOL | udp::PROTOCOL)
+            && matches!(
+                ip.transport_offset,
+                ipv4::HEADER_LENGTH | ipv6::HEADER_LENGTH
+            );
+        let is_error = ip.quoted.is_some();
+        let name = format!("{shown} {:?} {is_plain} {is_error}", ip.fragmentation);
         let packets = left.entry(name).or_default();
         packets.push((delivery.edge, delivery.vlan, delivery.packet));
     }
