@@ -140,3 +140,8 @@ func SamePrefixes(a, b []netip.Prefix) bool {
 	}
 	return within(a, b) && within(b, a)
 }
+
+// IsHost reports whether a single host can have an address: a group, everyone and nobody cannot.
+func IsHost(a netip.Addr) bool {
+	return !a.IsMulticast() && !a.IsUnspecified() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}

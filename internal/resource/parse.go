@@ -3,6 +3,7 @@ package resource
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -136,6 +137,9 @@ func parseEdge(e *api.EdgeSpec, f *chain.Findings) chain.EdgeSpec {
 		case err != nil:
 			f.Add(fmt.Sprintf("spec.gatewayAddresses[%d]", i), fmt.Sprintf("%q is no address with a prefix length", text),
 				"write for example 10.1.0.1/24")
+		case !chain.IsHost(p.Addr()):
+			f.Add(fmt.Sprintf("spec.gatewayAddresses[%d]", i), fmt.Sprintf("%q is no host's address", text),
+				"write the forwarder's own address, for example 10.1.0.1/24")
 		case p.Bits() < p.Addr().BitLen()-1 && p == p.Masked():
 			f.Add(fmt.Sprintf("spec.gatewayAddresses[%d]", i), fmt.Sprintf("%q is the network, not an address in it", text),
 				"write the forwarder's own address, for example "+netip.PrefixFrom(p.Addr().Next(), p.Bits()).String())
@@ -147,8 +151,13 @@ func parseEdge(e *api.EdgeSpec, f *chain.Findings) chain.EdgeSpec {
 	}
 	for i, text := range e.GetNextHops() {
 		a, err := netip.ParseAddr(text)
-		if err != nil {
+		isOwn := slices.ContainsFunc(spec.Gateways, func(p netip.Prefix) bool { return p.Addr() == a })
+		switch {
+		case err != nil:
 			f.Add(fmt.Sprintf("spec.nextHops[%d]", i), fmt.Sprintf("%q is no address", text), "write for example 198.51.100.1")
+		case !chain.IsHost(a) || isOwn:
+			f.Add(fmt.Sprintf("spec.nextHops[%d]", i), fmt.Sprintf("%q is no other host's address", text),
+				"write the router's, for example 198.51.100.1")
 		}
 		spec.NextHops = append(spec.NextHops, a)
 	}

@@ -302,8 +302,13 @@ func (c *computation) peers(set, previous *rules.RuleSet) []*rules.Peer {
 			named[c.in.Site+"/"+f.Name] = true
 		}
 	}
-	var all []*rules.Peer
+	// A forwarder is no peer of its own, also where a record that is gone had its address.
+	delete(named, c.in.Site+"/"+set.Forwarder)
 	known := map[string]bool{}
+	for _, own := range set.Underlay.Addresses {
+		known[hostAddress(own)] = true
+	}
+	var all []*rules.Peer
 	add := func(id string, old bool) {
 		peer, remembered := c.peer(id, previous)
 		if peer != nil && remembered == old && !known[peer.Address] {

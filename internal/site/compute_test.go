@@ -364,6 +364,25 @@ func TestAddressOfAForgottenPeerMayBeAnothers(t *testing.T) {
 	}
 }
 
+func TestAddressOfAForgottenPeerMayBeOurs(t *testing.T) {
+	n := office("office", "a", "core")
+	n.instance("a", "firewall", "fw-1", 100)
+	n.chain("acme", "web", 16, []string{"firewall"}, []string{"lan"}, []string{"inet"}, "1: office a core")
+	n.compute("office")
+	in := n.inputs("office")
+	in.Remote = slices.DeleteFunc(in.Remote, func(f *control.ForwarderRecord) bool { return f.Site == "a" })
+	forgotten := func() bool {
+		return slices.ContainsFunc(Compute(in).Rules["f1"].Peers, func(p *rules.Peer) bool { return p.Address == "192.0.2.2" })
+	}
+	if !forgotten() {
+		t.Error("the peer without a record is not remembered")
+	}
+	in.Forwarders[0].TunnelAddress = "192.0.2.2/24"
+	if forgotten() {
+		t.Error("a forwarder has itself for a peer")
+	}
+}
+
 func TestForwardersOfOneSiteShareItsInstances(t *testing.T) {
 	n := office("office", "cloud")
 	n.instance("cloud", "firewall", "fw-1", 100)

@@ -94,6 +94,11 @@ func (s *Switchboard) whyUnusable(links map[string]bool, spec *api.EdgeSpec) str
 	if s.forwarderOf(spec.Interface) == "" {
 		return fmt.Sprintf("interface %s is not in edgeInterfaces of site %s", spec.Interface, s.config.Site)
 	}
+	for _, f := range s.config.Forwarders {
+		if f.Interface == spec.Interface && spec.Vlan == 0 && len(spec.Vlans) == 0 {
+			return fmt.Sprintf("interface %s without a VLAN is forwarder %s's on the underlay; give the edge a VLAN", spec.Interface, f.Name)
+		}
+	}
 	if _, exists := links[spec.Interface]; !exists {
 		return fmt.Sprintf("interface %s does not exist at site %s", spec.Interface, s.config.Site)
 	}

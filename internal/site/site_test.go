@@ -276,7 +276,16 @@ func TestTwoEdgesCannotShareAnInterface(t *testing.T) {
 		Site: "office", Interface: "lo", Vlan: 9, GatewayAddresses: []string{"10.9.0.1"}}})
 	w.tell("directory.edge.acme.absent", &control.EdgeRecord{Edge: "absent", Customer: "acme", Spec: &api.EdgeSpec{Kind: api.EdgeKind_EDGE_KIND_LAN,
 		Site: "office", Interface: "eth9"}})
+	w.tell("directory.edge.acme.group", &control.EdgeRecord{Edge: "group", Customer: "acme", Spec: &api.EdgeSpec{Kind: api.EdgeKind_EDGE_KIND_VLAN,
+		Site: "office", Interface: "lo", Vlan: 10, GatewayAddresses: []string{"224.0.0.1/24"}}})
+	w.tell("directory.edge.acme.self", &control.EdgeRecord{Edge: "self", Customer: "acme", Spec: &api.EdgeSpec{Kind: api.EdgeKind_EDGE_KIND_VLAN,
+		Site: "office", Interface: "lo", Vlan: 11, GatewayAddresses: []string{"10.9.0.1/24"}, NextHops: []string{"10.9.0.1"}}})
+	w.tell("directory.edge.acme.wan", &control.EdgeRecord{Edge: "wan", Customer: "acme", Spec: &api.EdgeSpec{Kind: api.EdgeKind_EDGE_KIND_LAN,
+		Site: "office", Interface: "wan0"}})
 	for key, want := range map[string]string{
+		"edge.acme.group":  `gateway_addresses[0]: "224.0.0.1/24" is no host's address`,
+		"edge.acme.self":   `next_hops[0]: "10.9.0.1" is no other host's address`,
+		"edge.acme.wan":    "interface wan0 without a VLAN is forwarder f1's on the underlay; give the edge a VLAN",
 		"edge.acme.other":  "interface lo, VLAN 0, is that of edge acme/lan",
 		"edge.acme.bad":    `gateway_addresses[0]: "10.9.0.1" is no address with prefix length`,
 		"edge.acme.absent": "interface eth9 is not in edgeInterfaces of site office",

@@ -9,6 +9,7 @@ import (
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
+	"github.com/switchboard-project/switchboard/internal/chain"
 )
 
 // A forwarder refuses a set of rules as a whole. So one bad record must not get into it: the chain, edge or peer that it
@@ -79,14 +80,24 @@ func malformedEdge(spec *api.EdgeSpec) string {
 			return fmt.Sprintf("vlans[%d]: %d is not from 1 to %d, or twice in the list", i, vlan, lastVLAN)
 		}
 	}
+	own := map[netip.Addr]bool{}
 	for i, text := range spec.GatewayAddresses {
-		if _, err := netip.ParsePrefix(text); err != nil {
+		p, err := netip.ParsePrefix(text)
+		switch {
+		case err != nil:
 			return fmt.Sprintf("gateway_addresses[%d]: %q is no address with prefix length", i, text)
+		case !chain.IsHost(p.Addr()):
+			return fmt.Sprintf("gateway_addresses[%d]: %q is no host's address", i, text)
 		}
+		own[p.Addr()] = true
 	}
 	for i, text := range spec.NextHops {
-		if _, err := netip.ParseAddr(text); err != nil {
+		a, err := netip.ParseAddr(text)
+		switch {
+		case err != nil:
 			return fmt.Sprintf("next_hops[%d]: %q is no address", i, text)
+		case !chain.IsHost(a) || own[a]:
+			return fmt.Sprintf("next_hops[%d]: %q is no other host's address", i, text)
 		}
 	}
 	return badPrefixes(spec.Prefixes)

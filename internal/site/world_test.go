@@ -132,7 +132,7 @@ func (w *world) addSite(number int, name string, all []string) {
 	s.config = &Config{Site: name, GlobalSite: globalSite,
 		Forwarders: []Forwarder{{Name: "f1", TunnelAddress: fmt.Sprintf("192.0.2.%d/24", number+1), Interface: "wan0", MTU: 1600,
 			Driver: DriverAFPacket, Devices: map[string]string{"card0": "0000:03:00.0"}}},
-		EdgeInterfaces: []EdgeInterface{{Name: "lo", Forwarder: "f1"}, {Name: "card0", Forwarder: "f1"}},
+		EdgeInterfaces: []EdgeInterface{{Name: "lo", Forwarder: "f1"}, {Name: "card0", Forwarder: "f1"}, {Name: "wan0", Forwarder: "f1"}},
 		VNF:            VNFSettings{NamespacePrefix: w.prefix + name + "-"}}
 	s.startForwarder()
 	s.start()

@@ -1,4 +1,5 @@
 mod functions;
+mod links;
 mod moved;
 mod paths;
 mod routes;
@@ -6,7 +7,8 @@ mod routes;
 use super::classifier::classifiers;
 use super::error::RuleError;
 use super::fields::{
-    Result, address, device, each, even_label, label, mac, mtu, prefix, seed, timeouts, vlan,
+    Result, address, device, even_label, host, known, label, mac, mtu, other_device, prefix, seed,
+    timeouts, vlan,
 };
 use super::hop::{
     AttachmentHop, AttachmentKind, AttachmentState, Context, EdgeHop, Hop, PeerHop, Side,
@@ -15,6 +17,7 @@ use super::{Labelled, Place, Port, Rules, Underlay};
 use crate::registry::{HopId, HopName, PlaceId, PlaceName, Registry};
 use contracts::forwarder as contract;
 use foldhash::HashMap;
+use links::{gateways, next_hops};
 use std::net::IpAddr;
 use wire::MacAddress;
 use wire::steering::{Encoding, TunnelTemplate};
@@ -78,6 +81,7 @@ impl<'a> Compiler<'a> {
                 ));
             }
             device(&field, port.device.as_ref())?;
+            other_device(&field, port, &self.set.ports[..index])?;
             let mac = *macs
                 .get(index)
                 .ok_or_else(|| RuleError::new(field, "the port is not open"))?;
@@ -109,7 +113,10 @@ impl<'a> Compiler<'a> {
         };
         let mut addresses = Vec::new();
         for (index, text) in underlay.addresses.iter().enumerate() {
-            addresses.push(prefix(&format!("underlay.addresses[{index}]"), text)?);
+            let field = format!("underlay.addresses[{index}]");
+            let address = prefix(&field, text)?;
+            host(&field, address.address())?;
+            addresses.push(address);
         }
         if addresses.is_empty() {
             return Err(RuleError::new(
@@ -157,7 +164,13 @@ impl<'a> Compiler<'a> {
             .underlay
             .as_ref()
             .ok_or_else(|| RuleError::new("underlay", "peers need an underlay"))?;
-        let encoding = match peer.encapsulation() {
+        if peer.id == format!("{}/{}", self.set.site, self.set.forwarder) {
+            return Err(RuleError::new(
+                format!("{field}.id"),
+                format!("{:?} is this forwarder; leave it out", peer.id),
+            ));
+        }
+        let encoding = match known(field, "encapsulation", peer.encapsulation)? {
             contract::Encapsulation::Unspecified | contract::Encapsulation::VxlanMpls => {
                 Encoding::VxlanMpls
             }
@@ -173,6 +186,16 @@ impl<'a> Compiler<'a> {
                 "the underlay has no address of this family",
             )
         })?;
+        if underlay
+            .addresses
+            .iter()
+            .any(|own| own.address() == address)
+        {
+            return Err(RuleError::new(
+                format!("{field}.address"),
+                format!("{address} is this forwarder's own"),
+            ));
+        }
         let next_hop = if source.contains(address) {
             address
         } else {
@@ -227,14 +250,16 @@ impl<'a> Compiler<'a> {
             let field = format!("edges[{index}]");
             let port = self.port(&format!("{field}.port"), &edge.port)?;
             let vlan = vlan(&format!("{field}.vlan"), edge.vlan)?;
+            self.beside_underlay(&format!("{field}.vlan"), port, vlan)?;
+            let gateways = gateways(&field, edge)?;
             let place = self.place(&field, PlaceName::Edge(edge.id.clone()))?;
             let hop = EdgeHop {
                 id: edge.id.clone(),
                 place,
                 port,
                 vlan,
-                gateways: each(&field, "gateway_addresses", &edge.gateway_addresses, prefix)?,
-                next_hops: each(&field, "next_hops", &edge.next_hops, address)?,
+                next_hops: next_hops(&field, edge, &gateways)?,
+                gateways,
                 classifiers: classifiers(&field, &edge.classifiers)?,
                 mtu: mtu(&format!("{field}.mtu"), edge.mtu)?,
             };
@@ -267,6 +292,7 @@ impl<'a> Compiler<'a> {
         for (index, attachment) in self.set.attachments.iter().enumerate() {
             let field = format!("attachments[{index}]");
             let hop = self.attachment(&field, attachment)?;
+            self.apart_from_others(&field, &hop)?;
             let sides = [
                 (
                     Side::Ingress,

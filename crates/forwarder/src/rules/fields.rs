@@ -35,11 +35,35 @@ pub(super) fn address(field: &str, text: &str) -> Result<IpAddr> {
         .map_err(|_| RuleError::new(field, format!("{text:?} is no IP address")))
 }
 
+/// A value of an enumeration that this forwarder knows. `name` is the field's within `field`.
+pub(super) fn known<T: TryFrom<i32>>(field: &str, name: &str, value: i32) -> Result<T> {
+    T::try_from(value).map_err(|_| {
+        RuleError::new(
+            format!("{field}.{name}"),
+            format!("{value} is none that this forwarder knows"),
+        )
+    })
+}
+
+/// Refuses an address that no single host has.
+pub(super) fn host(field: &str, address: IpAddr) -> Result<()> {
+    let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+    match address.is_unspecified() || address.is_multicast() || is_broadcast {
+        true => Err(RuleError::new(field, format!("{address} is no host's"))),
+        false => Ok(()),
+    }
+}
+
+/// The Ethernet address of a VNF's interface.
 pub(super) fn mac(field: &str, bytes: &[u8]) -> Result<MacAddress> {
     let bytes = bytes
         .try_into()
         .map_err(|_| RuleError::new(field, "give 6 bytes"))?;
-    Ok(MacAddress(bytes))
+    let mac = MacAddress(bytes);
+    match mac.is_group() || mac == MacAddress::default() {
+        true => Err(RuleError::new(field, format!("{mac} is no interface's"))),
+        false => Ok(mac),
+    }
 }
 
 pub(super) fn label(field: &str, value: u32) -> Result<Label> {
@@ -130,6 +154,37 @@ pub(super) fn timeouts(timers: Option<&contract::FlowTimers>) -> Result<flow::Ti
         }
     }
     Ok(timeouts)
+}
+
+/// Refuses a Linux interface that a port before has too: both would show each of its frames.
+pub(super) fn other_device(
+    field: &str,
+    port: &contract::Port,
+    before: &[contract::Port],
+) -> Result<()> {
+    let interface = |port: &contract::Port| match &port.device {
+        Some(Device::AfPacket(name) | Device::AfXdp(name)) => Some(name.clone()),
+        _ => None,
+    };
+    let Some(own) = interface(port) else {
+        return Ok(());
+    };
+    match before
+        .iter()
+        .find(|other| interface(other).as_ref() == Some(&own))
+    {
+        Some(other) => {
+            let name = match &port.device {
+                Some(Device::AfXdp(_)) => "af_xdp",
+                _ => "af_packet",
+            };
+            Err(RuleError::new(
+                format!("{field}.{name}"),
+                format!("port {:?} is on {own:?} too", other.name),
+            ))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Longest path of a Unix socket, in bytes.

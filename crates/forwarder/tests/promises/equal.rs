@@ -112,6 +112,8 @@ pub fn drawn_frames(draw: &mut Draw, edge: &Edge, reverse: bool) -> Vec<Frame> {
                 // A tag that names no VLAN.
                 bytes.splice(12..12, [0x81, 0, 0x20, 0]);
             }
+            // For another host.
+            3 => bytes[5] ^= 1 << draw.below(8),
             _ => {}
         }
         frames.push((edge.site, port.clone(), bytes));

@@ -11,6 +11,7 @@ mod full_table;
 mod hostile;
 mod limits;
 mod links;
+mod misleading;
 mod network;
 mod parts;
 mod plan;

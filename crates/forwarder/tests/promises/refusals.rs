@@ -18,7 +18,7 @@ fn problem(set: &contract::RuleSet) -> Option<String> {
 }
 
 /// Makes the first attachment a native one, between ports of its own.
-fn native(set: &mut contract::RuleSet) {
+pub fn native(set: &mut contract::RuleSet) {
     for name in ["in", "out"] {
         set.ports.push(contract::Port {
             name: name.into(),
@@ -58,7 +58,8 @@ fn a_native_attachment_is_right() {
     assert_eq!(problem(&set), None);
 }
 
-type Change = fn(&mut contract::RuleSet);
+/// What makes a right rule set wrong.
+pub type Change = fn(&mut contract::RuleSet);
 
 const WRONG: &[(&str, &str, Change)] = &[
     ("selection_seed", "has 3 bytes; give 16", |set| {
@@ -499,7 +500,8 @@ const WRONG: &[(&str, &str, Change)] = &[
     }),
 ];
 
-fn underlay(set: &mut contract::RuleSet) -> &mut contract::Underlay {
+/// The underlay of a rule set.
+pub fn underlay(set: &mut contract::RuleSet) -> &mut contract::Underlay {
     set.underlay.as_mut().unwrap()
 }
 
@@ -511,14 +513,15 @@ fn matched(set: &mut contract::RuleSet) -> &mut contract::Match {
     classifier(set).r#match.as_mut().unwrap()
 }
 
-fn downstream(set: &mut contract::RuleSet) -> &mut contract::StageEnd {
+/// What is behind the first stage of a rule set.
+pub fn downstream(set: &mut contract::RuleSet) -> &mut contract::StageEnd {
     set.paths[0].stages[0].downstream.as_mut().unwrap()
 }
 
-#[test]
-fn wrong_rules_are_refused_with_their_field_and_the_fix() {
+/// Each of some changes is refused with its field and the fix.
+pub fn assert_refused(changes: &[(&str, &str, Change)]) {
     assert_eq!(problem(&right()), None);
-    for (field, fix, change) in WRONG {
+    for (field, fix, change) in changes {
         let mut set = right();
         change(&mut set);
         let problem = problem(&set).unwrap_or_else(|| panic!("{field} ({fix}) was accepted"));
@@ -527,4 +530,9 @@ fn wrong_rules_are_refused_with_their_field_and_the_fix() {
             "expected {field}: … {fix}; got {problem}"
         );
     }
+}
+
+#[test]
+fn wrong_rules_are_refused_with_their_field_and_the_fix() {
+    assert_refused(WRONG);
 }

@@ -46,7 +46,7 @@ impl Compiler<'_> {
                     let field = format!("{field}.filter.rules[{index}]");
                     Ok(FilterRule {
                         matching: matching(&format!("{field}.match"), rule.r#match.as_ref())?,
-                        direction: match rule.direction() {
+                        direction: match known(&field, "direction", rule.direction)? {
                             contract::Direction::Unspecified => None,
                             contract::Direction::Forward => Some(Direction::Forward),
                             contract::Direction::Reverse => Some(Direction::Reverse),

@@ -2,11 +2,13 @@
 
 use super::routes::routes;
 use super::{Compiler, VNF_LIMIT, slot};
-use crate::registry::{HopName, PlaceId, PlaceName};
+use crate::registry::{HopId, HopName, PlaceId, PlaceName};
 use crate::routes::{Leg, Routes};
 use crate::rules::error::RuleError;
 use crate::rules::fields::{Result, each, even_label, label, prefix};
-use crate::rules::{AttachmentKind, AttachmentState, Context, End, Hop, Path, Place, Stage};
+use crate::rules::{
+    AttachmentHop, AttachmentKind, AttachmentState, Context, End, Hop, Path, Place, Stage,
+};
 use crate::targets::{Target, Targets};
 use contracts::forwarder as contract;
 use wire::Label;
@@ -40,6 +42,12 @@ impl Compiler<'_> {
                         field + ".number",
                         format!("stage {} is listed twice", stage.number),
                     ));
+                }
+            }
+            for (index, stage) in path.stages.iter().enumerate() {
+                if let Some(place) = stages[stage.number as usize - 1] {
+                    let field = format!("{field}.stages[{index}]");
+                    self.belong(&field, path.vnf_count, stage, place)?;
                 }
             }
             let compiled = Path {
@@ -181,6 +189,50 @@ impl Compiler<'_> {
         };
         *slot(&mut self.rules.places, place.index()) = Some(Place::Stage(Box::new(compiled)));
         Ok(place)
+    }
+
+    /// Refuses local targets of a stage that are somewhere else on the path, or on another.
+    fn belong(
+        &self,
+        field: &str,
+        vnf_count: u32,
+        stage: &contract::Stage,
+        place: PlaceId,
+    ) -> Result<()> {
+        let ends = [
+            ("downstream", &stage.downstream, stage.number <= vnf_count),
+            ("upstream", &stage.upstream, stage.number > 1),
+        ];
+        for (name, end, is_vnf) in ends {
+            let targets = end.iter().flat_map(|end| &end.local).enumerate();
+            for (index, target) in targets {
+                let beside = |attachment: &AttachmentHop| match name {
+                    "downstream" => attachment.stage_before,
+                    _ => attachment.stage_behind,
+                };
+                let problem = match self.local(target).and_then(|hop| self.rules.hop(hop)) {
+                    Some(Hop::Attachment(attachment)) if !is_vnf || beside(attachment) != place => {
+                        format!("attachment {:?} is at another stage or path", attachment.id)
+                    }
+                    Some(Hop::Edge(edge)) if is_vnf => {
+                        format!("edge {:?} is no VNF, as there is one here", edge.id)
+                    }
+                    _ => continue,
+                };
+                let field = format!("{field}.{name}.local[{index}]");
+                return Err(RuleError::new(field, problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// The hop that a local target names, if it is in the rules.
+    fn local(&self, target: &contract::LocalTarget) -> Option<HopId> {
+        let name = match target.target.as_ref()? {
+            contract::local_target::Target::Attachment(id) => HopName::Attachment(id.clone()),
+            contract::local_target::Target::Edge(id) => HopName::Edge(id.clone()),
+        };
+        Some(self.hops.get(&name)?.0)
     }
 
     fn end(&self, field: &str, leg: Leg<'_>, end: Option<&contract::StageEnd>) -> Result<End> {
