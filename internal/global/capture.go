@@ -47,7 +47,12 @@ func (g *Global) Capture(ctx context.Context, request *api.CaptureRequest, send 
 	defer cancel()
 	pieces, failures := make(chan *api.CaptureResponse), make(chan error, len(places))
 	for _, p := range places {
-		go func() { failures <- g.captureAt(life, p, proto.CloneOf(ask), pieces) }()
+		from := func(ctx context.Context, end bool) (*forwarder.CaptureReply, error) {
+			request := proto.CloneOf(ask)
+			request.End = end
+			return g.captured(ctx, p, request)
+		}
+		go func() { failures <- captureAt(life, p, from, pieces) }()
 	}
 	var failed error
 	for running := len(places); running > 0; {
@@ -123,22 +128,19 @@ func (g *Global) capturePlaces(request *api.CaptureRequest) ([]forwarderPlace, e
 	return nil, &Refused{NotFound, fmt.Sprintf("no forwarder of %s is alive; alive are: %s", wanted, strings.Join(names, ", "))}
 }
 
-// captureAt takes from one forwarder what it captures, until ctx ends, and ends its session.
-func (g *Global) captureAt(ctx context.Context, p forwarderPlace, ask *forwarder.CaptureRequest, pieces chan<- *api.CaptureResponse) error {
-	defer func() {
-		ask.End = true
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), captureAnswer)
-		defer cancel()
-		if reply, err := g.captured(last, p, ask); err == nil && ctx.Err() == context.DeadlineExceeded {
-			pieces <- capturePiece(p, reply)
-		}
-	}()
-	for begun := false; ; {
-		reply, err := g.captured(ctx, p, ask)
+// captureAt takes from one forwarder what it captures, until ctx ends, and ends its session. An answer that is not waited for is lost with its
+// frames: so a request has its own time, and ctx is looked at in between. `from` takes what there is; `end` says that it is for the last time.
+func captureAt(ctx context.Context, p forwarderPlace, from func(ctx context.Context, end bool) (*forwarder.CaptureReply, error),
+	pieces chan<- *api.CaptureResponse) error {
+	requests := context.WithoutCancel(ctx)
+	for begun, end := false, false; !end; {
+		end = ctx.Err() != nil
+		reply, err := from(requests, end)
 		switch {
-		case ctx.Err() == context.DeadlineExceeded:
-			return nil
-		case ctx.Err() != nil:
+		case ctx.Err() == context.Canceled:
+			if !end {
+				continue
+			}
 			return ctx.Err()
 		case err != nil:
 			return &Refused{Unavailable, fmt.Sprintf("forwarder %s: %v", p, err)}
@@ -147,7 +149,7 @@ func (g *Global) captureAt(ctx context.Context, p forwarderPlace, ask *forwarder
 			begun = true
 			pieces <- capturePiece(p, reply)
 		}
-		if reply.More {
+		if reply.More || end {
 			continue
 		}
 		select {
@@ -155,6 +157,7 @@ func (g *Global) captureAt(ctx context.Context, p forwarderPlace, ask *forwarder
 		case <-time.After(capturePause):
 		}
 	}
+	return nil
 }
 
 func (g *Global) captured(ctx context.Context, p forwarderPlace, ask *forwarder.CaptureRequest) (*forwarder.CaptureReply, error) {

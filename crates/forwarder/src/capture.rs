@@ -18,6 +18,7 @@ use crate::frame::Frame;
 use crate::pipeline::Pipeline;
 use crate::rules::{Hop, Rules, Stage};
 use crate::trace;
+pub(crate) use packets::PENDING;
 use packets::{Sender, packets};
 use wire::steering::{self, Encoding, SteeringContext};
 use wire::{IpPacket, ethernet, ipv4, mpls, nsh, tcp, udp, vxlan};

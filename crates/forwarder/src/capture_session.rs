@@ -1,9 +1,9 @@
 //! Captures that are asked for over the bus: each request takes what came since the one before.
 
-use crate::capture::{Capture, Captures, Filter, SNAP_LENGTH};
+use crate::capture::{Capture, Captures, Filter, PENDING, SNAP_LENGTH};
 use crate::trace;
-use crate::workers::Workers;
 use contracts::forwarder as contract;
+use std::collections::VecDeque;
 use std::sync::mpsc::TryRecvError;
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,17 @@ const OVERHEAD: usize = 48;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Bytes of a session's name at most.
 const NAME_LIMIT: usize = 32;
+/// Sessions that another ended whose askers are told so.
+const REPLACED_LIMIT: usize = 64;
+/// What they are told.
+const REPLACED: &str = "another capture has begun";
 
-/// The capture session of a forwarder, if there is one.
+/// The capture session of a forwarder, if there is one, and the last ones that it and others before it ended.
 #[derive(Debug, Default)]
-pub struct Sessions(Option<Session>);
+pub struct Sessions {
+    current: Option<Session>,
+    replaced: VecDeque<Vec<u8>>,
+}
 
 #[derive(Debug)]
 struct Session {
@@ -30,50 +37,61 @@ struct Session {
 }
 
 impl Sessions {
-    /// Answers a request; begins its session if there is none of its name.
+    /// Answers a request; begins its session if there is none of its name, with `capture`, which gives a capture to all workers.
     ///
     /// # Errors
     /// Names the field that is wrong, or says that another capture has begun.
     pub fn answer(
         &mut self,
-        workers: &Workers,
+        capture: impl FnOnce(&Capture) -> Result<(), String>,
         request: &contract::CaptureRequest,
         now: Instant,
     ) -> Result<contract::CaptureReply, String> {
         if !(1..=NAME_LIMIT).contains(&request.session.len()) {
             return Err(format!("session: give 1 to {NAME_LIMIT} bytes"));
         }
-        let known = self
-            .0
-            .as_ref()
-            .is_some_and(|session| session.name == request.session);
+        let is_current = |session: &Session| session.name == request.session;
+        let known = self.current.as_ref().is_some_and(is_current);
+        if !known && self.replaced.contains(&request.session) {
+            return Err(REPLACED.to_string());
+        }
         if !known && request.end {
             return Ok(contract::CaptureReply::default());
         }
         if !known {
-            self.0 = Some(Session::begin(workers, request, now)?);
+            let begun = Session::begin(capture, request, now)?;
+            if let Some(before) = self.current.replace(begun) {
+                self.replaced.truncate(REPLACED_LIMIT - 1);
+                self.replaced.push_front(before.name);
+            }
         }
-        let Some(session) = &mut self.0 else {
+        let Some(session) = &mut self.current else {
             return Ok(contract::CaptureReply::default());
         };
         session.asked = now;
-        let reply = session.reply();
+        let mut reply = session.reply();
+        if let (true, Ok(last)) = (request.end, &mut reply) {
+            // Nobody asks again for what did not fit; more is not kept.
+            let left = (0..PENDING).take_while(|_| session.captures.try_next().is_ok());
+            last.lost += left.count() as u64;
+            last.more = false;
+        }
         if request.end || reply.is_err() {
-            self.0 = None;
+            self.current = None;
         }
         reply
     }
 
     /// Ends a session that nobody asks for any more.
     pub fn forget_old(&mut self, now: Instant) {
-        self.0
+        self.current
             .take_if(|session| now.duration_since(session.asked) > PATIENCE);
     }
 }
 
 impl Session {
     fn begin(
-        workers: &Workers,
+        capture: impl FnOnce(&Capture) -> Result<(), String>,
         request: &contract::CaptureRequest,
         now: Instant,
     ) -> Result<Session, String> {
@@ -81,10 +99,8 @@ impl Session {
             0 => SNAP_LENGTH,
             length => length,
         };
-        let (capture, captures) = Capture::new(filter(request)?, snap);
-        workers
-            .capture(&capture)
-            .map_err(|_| "a worker has ended".to_string())?;
+        let (for_workers, captures) = Capture::new(filter(request)?, snap);
+        capture(&for_workers)?;
         Ok(Session {
             name: request.session.clone(),
             captures,
@@ -109,7 +125,7 @@ impl Session {
                     });
                 }
                 Err(TryRecvError::Disconnected) if reply.frames.is_empty() => {
-                    return Err("another capture has begun".to_string());
+                    return Err(REPLACED.to_string());
                 }
                 Err(_) => break,
             }
@@ -137,4 +153,91 @@ fn filter(request: &contract::CaptureRequest) -> Result<Filter, String> {
             contract::CaptureDirection::Sent => Some(true),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(session: &[u8]) -> contract::CaptureRequest {
+        contract::CaptureRequest {
+            session: session.to_vec(),
+            ..Default::default()
+        }
+    }
+
+    /// Sessions, and the capture that the workers have.
+    #[derive(Default)]
+    struct Forwarder {
+        sessions: Sessions,
+        workers: Option<Capture>,
+    }
+
+    impl Forwarder {
+        fn answer(&mut self, request: &contract::CaptureRequest) -> Result<(), String> {
+            let workers = &mut self.workers;
+            let capture = |capture: &Capture| {
+                *workers = Some(capture.clone());
+                Ok(())
+            };
+            self.sessions
+                .answer(capture, request, Instant::now())
+                .map(drop)
+        }
+    }
+
+    #[test]
+    fn a_new_capture_ends_the_one_before_and_that_one_is_told() {
+        let mut forwarder = Forwarder::default();
+        for name in [[0; 16], [1; 16], [2; 16]] {
+            assert_eq!(forwarder.answer(&request(&name)), Ok(()));
+            assert_eq!(forwarder.answer(&request(&name)), Ok(()));
+        }
+        let told = Err("another capture has begun".to_string());
+        for _ in 0..3 {
+            assert_eq!(forwarder.answer(&request(&[0; 16])), told);
+            assert_eq!(forwarder.answer(&request(&[1; 16])), told);
+            assert_eq!(forwarder.answer(&request(&[2; 16])), Ok(()));
+        }
+        for number in 3..=255 {
+            assert_eq!(forwarder.answer(&request(&[number; 16])), Ok(()));
+        }
+        assert_eq!(forwarder.sessions.replaced.len(), REPLACED_LIMIT);
+        assert_eq!(forwarder.answer(&request(&[254; 16])), told);
+    }
+
+    #[test]
+    fn a_capture_that_another_ended_is_told_also_when_it_ends() {
+        let mut forwarder = Forwarder::default();
+        assert_eq!(forwarder.answer(&request(b"one")), Ok(()));
+        assert_eq!(forwarder.answer(&request(b"two")), Ok(()));
+        let end = |session| contract::CaptureRequest {
+            end: true,
+            ..request(session)
+        };
+        let told = Err("another capture has begun".to_string());
+        assert_eq!(forwarder.answer(&end(b"one")), told);
+        assert_eq!(forwarder.answer(&end(b"two")), Ok(()));
+        assert_eq!(forwarder.answer(&end(b"unknown")), Ok(()));
+    }
+
+    #[test]
+    fn a_capture_that_is_wrong_ends_none() {
+        let mut forwarder = Forwarder::default();
+        assert_eq!(forwarder.answer(&request(b"one")), Ok(()));
+        let mut wrong = request(b"two");
+        wrong.chain = "web".into();
+        let problem = "chain: give customer and chain, or neither".to_string();
+        assert_eq!(forwarder.answer(&wrong), Err(problem));
+        assert_eq!(forwarder.answer(&request(b"one")), Ok(()));
+    }
+
+    #[test]
+    fn a_capture_at_the_socket_ends_it_and_it_is_told() {
+        let mut forwarder = Forwarder::default();
+        assert_eq!(forwarder.answer(&request(b"one")), Ok(()));
+        forwarder.workers = None;
+        let told = Err("another capture has begun".to_string());
+        assert_eq!(forwarder.answer(&request(b"one")), told);
+    }
 }

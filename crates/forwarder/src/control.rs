@@ -219,7 +219,9 @@ impl Control {
         }
     }
 
-    fn refuse(&mut self, generation: u64, problem: String) {
+    /// Refuses rules, for reasons that the status tells from now on: those in force stay. The generation is 0 where it could
+    /// not be read.
+    pub fn refuse(&mut self, generation: u64, problem: String) {
         eprintln!("switchboard-forwarder: refused rule set {generation}: {problem}");
         self.refused = Some((generation, problem));
     }

@@ -51,6 +51,7 @@ pub mod probe;
 pub mod registry;
 pub mod routes;
 pub mod rules;
+pub mod rules_file;
 pub mod targets;
 pub mod trace;
 pub mod worker;

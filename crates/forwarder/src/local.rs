@@ -11,6 +11,7 @@ use crate::capture::{Capture, Filter, SNAP_LENGTH, Writer};
 use crate::metrics;
 use crate::workers::Workers;
 use contracts::forwarder as contract;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -48,11 +49,45 @@ impl Latest {
         report.0 = status;
     }
 
+    /// Refuses a filter with a port or chain that is not in the rules: nothing would match.
+    fn check(&self, filter: &Filter) -> Result<(), String> {
+        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
+        let rules = report.1.clone();
+        drop(report);
+        if let Some(port) = &filter.port
+            && !rules.ports.iter().any(|known| &known.name == port)
+        {
+            let known = rules.ports.iter().map(|port| port.name.clone());
+            return Err(format!("port: {port:?} is none; {}", choice(known)));
+        }
+        if let Some((customer, chain)) = &filter.chain
+            && !rules
+                .paths
+                .iter()
+                .any(|path| (&path.customer, &path.chain) == (customer, chain))
+        {
+            let path = |path: &contract::ServicePath| format!("{}/{}", path.customer, path.chain);
+            let known = rules.paths.iter().map(path);
+            let problem = format!("chain: {customer}/{chain} is not here; {}", choice(known));
+            return Err(problem);
+        }
+        Ok(())
+    }
+
     fn metrics(&self) -> String {
         let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         let (status, rules) = report.clone();
         drop(report);
         metrics::render(&status, &rules)
+    }
+}
+
+/// What may be written instead.
+fn choice(names: impl Iterator<Item = String>) -> String {
+    let names: BTreeSet<String> = names.collect();
+    match names.is_empty() {
+        true => "there is none".to_string(),
+        false => format!("use {}", Vec::from_iter(names).join(", ")),
     }
 }
 
@@ -92,7 +127,11 @@ fn answer_metrics(mut stream: TcpStream, latest: &Latest) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let target = read_target(&mut stream)?;
-    match target.as_deref() {
+    // What is behind a question mark asks for nothing else.
+    match target
+        .as_deref()
+        .and_then(|target| target.split('?').next())
+    {
         Some("/metrics") => write_metrics(&mut stream, latest),
         _ => refuse(&mut stream, "404 Not Found", "only /metrics is served here"),
     }
@@ -177,7 +216,9 @@ fn answer_capture(mut stream: UnixStream, latest: &Latest, workers: &Workers) ->
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     match path {
         "/metrics" => write_metrics(&mut stream, latest),
-        "/capture" => match Wanted::parse(query) {
+        "/capture" => match Wanted::parse(query)
+            .and_then(|wanted| latest.check(&wanted.filter).map(|()| wanted))
+        {
             Ok(wanted) => capture(&mut stream, workers, wanted),
             Err(problem) => refuse(&mut stream, "400 Bad Request", &problem),
         },
@@ -312,8 +353,45 @@ mod tests {
             metrics.contains("switchboard_forwarder_flow_entries 42\n"),
             "{metrics}"
         );
+        assert_eq!(ask("/metrics?name=all"), metrics);
         let capture = ask("/capture");
         assert!(capture.starts_with("HTTP/1.1 404 "), "{capture}");
+    }
+
+    #[test]
+    fn a_capture_of_what_is_not_there_is_refused_with_what_is() {
+        let latest = Latest::default();
+        let check = |latest: &Latest, query: &str| latest.check(&Wanted::parse(query)?.filter);
+        let nothing = Err("port: \"wan\" is none; there is none".to_string());
+        assert_eq!(check(&latest, "port=wan"), nothing);
+        let port = |name: &str| contract::Port {
+            name: name.into(),
+            ..Default::default()
+        };
+        let path = |chain: &str| contract::ServicePath {
+            customer: "acme".into(),
+            chain: chain.into(),
+            ..Default::default()
+        };
+        let rules = contract::RuleSet {
+            generation: 1,
+            ports: vec![port("wan"), port("lan")],
+            paths: vec![path("web"), path("mail"), path("web")],
+            ..Default::default()
+        };
+        latest.tell(contract::Status::default(), &rules);
+        for query in ["", "port=wan", "chain=acme/web&port=lan"] {
+            assert_eq!(check(&latest, query), Ok(()), "{query}");
+        }
+        for (query, problem) in [
+            ("port=vpn", "port: \"vpn\" is none; use lan, wan"),
+            (
+                "chain=other/web",
+                "chain: other/web is not here; use acme/mail, acme/web",
+            ),
+        ] {
+            assert_eq!(check(&latest, query), Err(problem.to_string()));
+        }
     }
 
     #[test]

@@ -6,15 +6,17 @@ use contracts::forwarder as contract;
 use dpdk::Environment;
 use forwarder::buffers::Buffers;
 use forwarder::bus::Bus;
+use forwarder::capture::Capture;
 use forwarder::capture_session::Sessions;
 use forwarder::control::{Control, Identity};
 use forwarder::cores;
 use forwarder::home::WORKERS_LIMIT;
 use forwarder::local::{self, Latest};
 use forwarder::pipeline::Settings;
+use forwarder::rules_file::RulesFile;
 use futures::StreamExt;
 use prost::Message;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,6 +69,10 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    if std::env::args().skip(1).any(|word| word == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     let arguments = match arguments(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(problem) => {
@@ -337,45 +343,31 @@ async fn serve(arguments: &Arguments, control: &mut Control, latest: &Latest) ->
             Ok(())
         }
         (None, Some(file)) => {
+            let mut file = RulesFile::new(file.clone(), arguments.status.clone());
             tokio::select! {
-                () = &mut end => Ok(()),
-                result = follow_file(arguments, file, control, latest) => result,
+                () = &mut end => {}
+                () = follow_file(&mut file, control, latest) => {}
             }
+            Ok(())
         }
         (None, None) => Ok(()),
     }
 }
 
-/// Follows a file of rules, which is to be replaced as a whole, and reports to another.
-async fn follow_file(
-    arguments: &Arguments,
-    rules: &Path,
-    control: &mut Control,
-    latest: &Latest,
-) -> io::Result<()> {
+/// Follows a file of rules and reports to another.
+async fn follow_file(file: &mut RulesFile, control: &mut Control, latest: &Latest) {
     let mut report = interval(REPORT);
-    let mut last = Vec::new();
     loop {
         report.tick().await;
-        let bytes = fs::read(rules)?;
-        if bytes != last {
-            match contract::RuleSet::decode(bytes.as_slice()) {
-                Ok(set) => control.apply(set),
-                Err(error) => {
-                    eprintln!("switchboard-forwarder: {}: {error}", rules.display());
-                }
-            }
-            last = bytes;
+        match file.changed() {
+            Some(Ok(set)) => control.apply(set),
+            Some(Err(problem)) => control.refuse(0, problem),
+            None => {}
         }
         control.mend_ports();
-        let Some(status) = control.status() else {
-            continue;
-        };
-        latest.tell(status.clone(), control.applied());
-        if let Some(file) = &arguments.status {
-            let unfinished = file.with_extension("new");
-            fs::write(&unfinished, status.encode_to_vec())?;
-            fs::rename(&unfinished, file)?;
+        if let Some(status) = control.status() {
+            file.report(&status);
+            latest.tell(status, control.applied());
         }
     }
 }
@@ -471,9 +463,7 @@ fn follow_rules(
     }
     match contract::RuleSet::decode(entry.value.clone()) {
         Ok(set) => control.apply(set),
-        Err(error) => {
-            eprintln!("switchboard-forwarder: the rules on the bus cannot be read: {error}")
-        }
+        Err(error) => control.refuse(0, format!("the rules on the bus: {error}")),
     }
     put_status(bus, control, latest);
 }
@@ -547,7 +537,13 @@ async fn answer_capture(
 ) {
     let answer = contract::CaptureRequest::decode(request.payload.clone())
         .map_err(|error| error.to_string())
-        .and_then(|wanted| captures.answer(&control.workers(), &wanted, std::time::Instant::now()));
+        .and_then(|wanted| {
+            let begin = |capture: &Capture| {
+                let begun = control.workers().capture(capture);
+                begun.map_err(|_| "a worker has ended".to_string())
+            };
+            captures.answer(begin, &wanted, std::time::Instant::now())
+        });
     let answer = answer
         .map(|reply| reply.encode_to_vec())
         .map_err(|problem| ("invalid_argument", problem));

@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Packets on their way to the reader at most; some more where several workers find room at once.
-const PENDING: usize = 4_096;
+pub(crate) const PENDING: usize = 4_096;
 /// Bytes in front of those of a packet.
 const HEAD: usize = 8;
 

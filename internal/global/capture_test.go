@@ -1,0 +1,95 @@
+package global
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
+	forwarder "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
+)
+
+// captureFrames runs a capture at a forwarder, and returns the frames it gave.
+func captureFrames(ctx context.Context, from func(ctx context.Context, end bool) (*forwarder.CaptureReply, error)) (frames []string, err error) {
+	pieces, ended := make(chan *api.CaptureResponse), make(chan error)
+	go func() { ended <- captureAt(ctx, forwarderPlace{site: "office", forwarder: "f1"}, from, pieces) }()
+	for {
+		select {
+		case piece := <-pieces:
+			for _, f := range piece.Frames {
+				frames = append(frames, string(f.Data))
+			}
+		case err := <-ended:
+			return frames, err
+		}
+	}
+}
+
+func frame(text string) *forwarder.CaptureReply {
+	return &forwarder.CaptureReply{Frames: []*forwarder.CapturedFrame{{Data: []byte(text)}}}
+}
+
+// A request that is under way when the capture's time is over is waited for, and what came after it is taken too.
+func TestACaptureGivesAllUpToItsEnd(t *testing.T) {
+	deadline := deadlineContext{context.Background(), make(chan struct{})}
+	asked := 0
+	frames, err := captureFrames(deadline, func(ctx context.Context, end bool) (*forwarder.CaptureReply, error) {
+		asked++
+		switch {
+		case asked == 1:
+			return frame("first"), nil
+		case !end:
+			close(deadline.done)
+			return frame("under way"), ctx.Err()
+		}
+		return frame("last"), ctx.Err()
+	})
+	if got := strings.Join(frames, ", "); got != "first, under way, last" || err != nil {
+		t.Errorf("frames %s, error %v", got, err)
+	}
+}
+
+func TestACaptureThatAForwarderEndsIsAnError(t *testing.T) {
+	asked := 0
+	frames, err := captureFrames(context.Background(), func(context.Context, bool) (*forwarder.CaptureReply, error) {
+		if asked++; asked > 1 {
+			return nil, errors.New("another capture has begun")
+		}
+		return frame("first"), nil
+	})
+	if len(frames) != 1 || err == nil || err.Error() != "forwarder office/f1: another capture has begun" {
+		t.Errorf("frames %v, error %v", frames, err)
+	}
+}
+
+// Whoever goes away is waited for no longer than the request under way, and the session ends.
+func TestACaptureWhoseAskerHasGoneEndsItsSession(t *testing.T) {
+	ctx, leave := context.WithCancel(context.Background())
+	last := false
+	frames, err := captureFrames(ctx, func(_ context.Context, end bool) (*forwarder.CaptureReply, error) {
+		leave()
+		last = end
+		return frame("unwanted"), nil
+	})
+	if len(frames) > 0 || !last || !errors.Is(err, context.Canceled) {
+		t.Errorf("frames %v, ended %v, error %v", frames, last, err)
+	}
+}
+
+// deadlineContext is a context whose time is over when the test says so.
+type deadlineContext struct {
+	context.Context
+	done chan struct{}
+}
+
+func (c deadlineContext) Done() <-chan struct{} { return c.done }
+
+func (c deadlineContext) Err() error {
+	select {
+	case <-c.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
