@@ -113,6 +113,7 @@ impl Port {
                 port: number,
                 queue,
                 missed: 0,
+                too_long: 0,
             })
             .collect();
         Ok((Port { number, mac }, queues))
@@ -153,6 +154,8 @@ pub struct Queue {
     queue: u16,
     /// What the device had missed at the last look.
     missed: u64,
+    /// Frames of several buffers received since the last look that do not fit one.
+    too_long: u64,
 }
 
 impl Queue {
@@ -168,6 +171,11 @@ impl Queue {
         missed.saturating_sub(before)
     }
 
+    /// Frames received since the last call that lay in several buffers and do not fit one: they are gone.
+    pub fn too_long(&mut self) -> u64 {
+        std::mem::take(&mut self.too_long)
+    }
+
     /// Receives up to a burst of packets behind those in `packets`; returns how many.
     #[inline]
     pub fn receive(&mut self, packets: &mut Vec<Mbuf>) -> usize {
@@ -177,7 +185,10 @@ impl Queue {
             unsafe { sb_receive(self.port, self.queue, raw.as_mut_ptr(), BURST_LIMIT as u16) };
         for &mbuf in &raw[..usize::from(count)] {
             // SAFETY: DPDK hands over valid mbufs that nobody else holds.
-            packets.extend(NonNull::new(mbuf).and_then(|mbuf| unsafe { Mbuf::from_raw(mbuf) }));
+            match NonNull::new(mbuf).and_then(|mbuf| unsafe { Mbuf::from_raw(mbuf) }) {
+                Some(packet) => packets.push(packet),
+                None => self.too_long += 1,
+            }
         }
         usize::from(count)
     }

@@ -36,6 +36,14 @@ impl Queue {
             Queue::Native(_) => 0,
         }
     }
+
+    /// Frames lost since the last call because no buffer can hold them; those that a packet socket counts itself left out.
+    pub fn too_long(&mut self) -> u64 {
+        match self {
+            Queue::Device(queue) | Queue::AfXdp(queue) => queue.too_long(),
+            Queue::Socket(_) | Queue::Native(_) => 0,
+        }
+    }
 }
 
 /// The ports of a forwarder.

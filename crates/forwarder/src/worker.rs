@@ -394,11 +394,13 @@ impl Worker {
         let _ = new.done.send(given_up);
     }
 
-    /// Counts what was lost because it was not received in time.
+    /// Counts what was lost because it was not received in time, or fits no buffer.
     fn count_overruns(&mut self) {
-        let queues = self.ports.iter_mut().filter_map(|port| port.queue.as_mut());
-        let lost = queues.map(Queue::overruns).sum();
-        self.pipeline.counters.lost(Drop::PortOverrun, lost);
+        for queue in self.ports.iter_mut().filter_map(|port| port.queue.as_mut()) {
+            let counters = &mut self.pipeline.counters;
+            counters.lost(Drop::PortOverrun, queue.overruns());
+            counters.lost(Drop::FrameTooLong, queue.too_long());
+        }
     }
 
     fn report(&mut self) -> Report {
