@@ -73,8 +73,7 @@ impl<F: Frame> Pipeline<F> {
             out,
         );
         let answer = (neighbour.solicitation && own(target))
-            .then(|| neighbours::advertisement(ip.source, mac, neighbour.target, at.mac, at.vlan))
-            .flatten();
+            .then(|| neighbours::advertisement(ip.source, mac, neighbour.target, at.mac, at.vlan));
         match answer {
             Some(answer) => {
                 out.make(at.port, answer);

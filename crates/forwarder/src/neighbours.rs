@@ -10,7 +10,7 @@
 use foldhash::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::arp::{Arp, Operation};
-use wire::neighbour_discovery::{Neighbour, group_mac, solicited_node};
+use wire::neighbour_discovery::{self, ALL_NODES, Neighbour, group_mac, solicited_node};
 use wire::{MacAddress, ethernet, icmp};
 
 /// A neighbour's place: port, VLAN and address.
@@ -339,25 +339,21 @@ pub fn arp_answer(request: &Arp, mac: MacAddress, vlan: u16) -> Vec<u8> {
     )
 }
 
-/// The answer to a neighbour solicitation for an address of ours; nothing when the asker has no address.
+/// The answer to a neighbour solicitation for an address of ours. One who has no address yet, and asks whether it may take this
+/// one, is told before all nodes (RFC 4861, section 7.2.4).
 pub fn advertisement(
     asker: [u8; 16],
     asker_mac: MacAddress,
     target: [u8; 16],
     mac: MacAddress,
     vlan: u16,
-) -> Option<Vec<u8>> {
-    if asker == [0; 16] {
-        return None;
-    }
-    let message = Neighbour {
-        solicitation: false,
-        target,
-        mac: Some(mac),
-    }
-    .to_message();
-    let packet = icmp::neighbour_packet(target, asker, message);
-    Some(framed(asker_mac, mac, vlan, ethernet::IPV6, &packet))
+) -> Vec<u8> {
+    let destination = match Ipv6Addr::from(asker).is_unspecified() {
+        true => group_mac(ALL_NODES),
+        false => asker_mac,
+    };
+    let packet = neighbour_discovery::advertisement(asker, target, mac);
+    framed(destination, mac, vlan, ethernet::IPV6, &packet)
 }
 
 /// An Ethernet frame with a payload.

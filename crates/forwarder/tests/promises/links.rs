@@ -4,9 +4,11 @@ use crate::frames::{frame, packet, tuple};
 use crate::network::{HOST_MAC, Network, Service, names, port_mac};
 use crate::plan::{Plan, chain, instance, interface_mac, interface_vlan};
 use contracts::forwarder::AttachmentKind;
+use forwarder::frame::HeapFrame;
+use forwarder::pipeline::Output;
 use std::collections::BTreeMap;
 use wire::arp::{Arp, Operation};
-use wire::{MacAddress, ethernet, ipv4};
+use wire::{MacAddress, ethernet, icmp, ipv4, neighbour_discovery};
 
 /// Another host, or another router, of the same link.
 const OTHER: MacAddress = MacAddress([4, 0, 0, 0, 0, 2]);
@@ -90,4 +92,33 @@ fn a_transparent_vnf_may_change_whom_frames_are_for() {
         assert_eq!(network.inject(1, "m-out", passed).len(), 1);
         network.assert_no_drops();
     }
+}
+
+/// A host asks whether it may have an address before it takes it (RFC 4862, section 5.4.3).
+#[test]
+fn a_host_that_would_take_the_gateways_address_is_told_that_it_is_taken() {
+    let mut network = Network::new(Plan::new(2, chain(0, vec![vec![instance(1, "a", 100)]], 1)));
+    for (target, answers) in [("2001:db8:1::1", 1), ("2001:db8:1::2", 0)] {
+        let target: std::net::Ipv6Addr = target.parse().unwrap();
+        let mut message = vec![135, 0, 0, 0, 0, 0, 0, 0];
+        message.extend(target.octets());
+        let group = neighbour_discovery::solicited_node(target.octets());
+        let asking = icmp::neighbour_packet([0; 16], group, message);
+        let asking = frame(neighbour_discovery::group_mac(group), HOST_MAC, 0, &asking);
+        let (port, mac) = (network.port(0, "edge-in"), port_mac(0, "edge-in"));
+        let node = &mut network.nodes[0];
+        let mut out = Output::default();
+        let asking = HeapFrame::new(&asking);
+        node.pipeline
+            .process(&node.rules, port, asking, network.now, &mut out);
+        let made: Vec<Vec<u8>> = out.made.into_iter().map(|made| made.bytes).collect();
+        assert_eq!(made.len(), answers, "{target}");
+        for answer in made {
+            let all = neighbour_discovery::ALL_NODES;
+            assert_eq!(answer[..6], neighbour_discovery::group_mac(all).0);
+            let expected = neighbour_discovery::advertisement([0; 16], target.octets(), mac);
+            assert_eq!(answer[14..], expected);
+        }
+    }
+    network.assert_no_drops();
 }
