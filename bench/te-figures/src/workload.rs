@@ -1,15 +1,14 @@
 //! Workloads on a backbone, and what solves them.
 
-use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use te::error::Infeasible;
-use te::generate::{Options, generate};
+use te::generate::{Options, generate, widen_access};
 use te::heuristic::{self, Heuristic};
 use te::instance::Instance;
 use te::lp::{self, Monitor, Progress};
-use te::model::{Ends, Model};
+use te::model::Model;
 use te::solution::{Objective, Solution};
 
 use crate::chart::{Figure, Series};
@@ -48,7 +47,7 @@ impl Setup {
         change(&mut options);
         let mut model =
             generate(&self.backbone, &options).expect("options in range on a connected backbone");
-        widen_access(&mut model);
+        widen_access(&mut model, ACCESS_FILL);
         model
     }
 
@@ -110,39 +109,6 @@ impl Setup {
             report: Some(&report),
             interrupt: None,
         })
-    }
-}
-
-/// Gives the links of nodes with one neighbour room for the chains that begin and end there. No routing avoids these links,
-/// so one that is too small would decide every figure of throughput alone.
-fn widen_access(model: &mut Model) {
-    let mut neighbours = vec![BTreeSet::new(); model.nodes.len()];
-    for link in &model.links {
-        neighbours[link.from].insert(link.to);
-    }
-    let mut sent = vec![0.0; model.nodes.len()];
-    let mut received = vec![0.0; model.nodes.len()];
-    for chain in &model.chains {
-        let last = chain.vnfs.len();
-        if let (Ends::Any(ingress), Ends::Any(egress)) = (&chain.ingress, &chain.egress) {
-            sent[ingress[0]] += chain.forward_mbps[0];
-            received[ingress[0]] += chain.reverse_mbps[0];
-            sent[egress[0]] += chain.reverse_mbps[last];
-            received[egress[0]] += chain.forward_mbps[last];
-        }
-    }
-    for link in &mut model.links {
-        let mut own: f64 = 0.0;
-        if neighbours[link.from].len() == 1 {
-            own = own.max(sent[link.from]);
-        }
-        if neighbours[link.to].len() == 1 {
-            own = own.max(received[link.to]);
-        }
-        let needed = (own + link.background_mbps) / ACCESS_FILL;
-        if own > 0.0 && link.bandwidth_mbps < needed {
-            link.bandwidth_mbps = needed;
-        }
     }
 }
 

@@ -4,6 +4,8 @@
 //! degree, gravity traffic between all pairs, each link the smallest of the usual line rates that carries its
 //! gravity traffic with room to spare. Switchboard's traffic and background share the network 4 : 1.
 
+use std::collections::BTreeSet;
+
 use crate::error::{InputError, Reason};
 use crate::model::{Chain, Deployment, Ends, Limits, Model, Routing, Site, Vnf};
 use crate::network::Network;
@@ -181,6 +183,39 @@ fn chains(options: &Options, weights: &[f64], random: &mut Random) -> Vec<Chain>
             .for_each(|mbps| *mbps *= scale);
     }
     chains
+}
+
+/// Gives the links of nodes with one neighbour room for the chains that begin and end there. No routing avoids these links,
+/// so one that is too small would decide every figure of throughput alone: their own chains fill them to `fill` at most.
+pub fn widen_access(model: &mut Model, fill: f64) {
+    let mut neighbours = vec![BTreeSet::new(); model.nodes.len()];
+    for link in &model.links {
+        neighbours[link.from].insert(link.to);
+    }
+    let mut sent = vec![0.0; model.nodes.len()];
+    let mut received = vec![0.0; model.nodes.len()];
+    for chain in &model.chains {
+        let last = chain.vnfs.len();
+        if let (Ends::Any(ingress), Ends::Any(egress)) = (&chain.ingress, &chain.egress) {
+            sent[ingress[0]] += chain.forward_mbps[0];
+            received[ingress[0]] += chain.reverse_mbps[0];
+            sent[egress[0]] += chain.reverse_mbps[last];
+            received[egress[0]] += chain.forward_mbps[last];
+        }
+    }
+    for link in &mut model.links {
+        let mut own: f64 = 0.0;
+        if neighbours[link.from].len() == 1 {
+            own = own.max(sent[link.from]);
+        }
+        if neighbours[link.to].len() == 1 {
+            own = own.max(received[link.to]);
+        }
+        let needed = (own + link.background_mbps) / fill;
+        if own > 0.0 && link.bandwidth_mbps < needed {
+            link.bandwidth_mbps = needed;
+        }
+    }
 }
 
 /// Traffic handled by each VNF, sent and received, Mbit/s.

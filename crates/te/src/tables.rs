@@ -41,13 +41,25 @@ impl Tables {
                 .zip(&instance.capacity)
                 .map(|(&p, &c)| if c > 0.0 { p } else { BLOCKED }),
         );
-        let mut pairs = std::mem::take(&mut self.pairs);
-        instance.network.sum_over_paths(&self.price, &mut pairs);
         let (nodes, stride) = (instance.nodes, instance.stride);
         self.forward.clear();
         self.forward.resize(nodes * stride, BLOCKED);
         self.reverse.clear();
         self.reverse.resize(nodes * stride, BLOCKED);
+        self.refresh_pairs(instance, latency_weight);
+        let width = instance.site_places;
+        self.vnf.clear();
+        self.vnf.resize(instance.vnfs.len() * width, BLOCKED);
+        self.site.clear();
+        self.site.resize(instance.vnfs.len() * width, NONE);
+        self.refresh_vnfs(instance);
+    }
+
+    /// Recomputes the entries of all pairs of places at the prices that were set.
+    pub fn refresh_pairs(&mut self, instance: &Instance, latency_weight: f64) {
+        let mut pairs = std::mem::take(&mut self.pairs);
+        instance.network.sum_over_paths(&self.price, &mut pairs);
+        let (nodes, stride) = (instance.nodes, instance.stride);
         for from in 0..nodes {
             for to in 0..nodes {
                 let latency = instance.network.latency_ms(from, to);
@@ -65,7 +77,6 @@ impl Tables {
             }
         }
         self.pairs = pairs;
-        self.fill_vnfs(instance);
     }
 
     /// The price of a row that the tables were filled with; [`BLOCKED`] where it has no capacity.
@@ -119,12 +130,10 @@ impl Tables {
         }
     }
 
-    fn fill_vnfs(&mut self, instance: &Instance) {
+    /// Recomputes the entries of all VNFs at all places at the prices that were set.
+    pub fn refresh_vnfs(&mut self, instance: &Instance) {
         let width = instance.site_places;
-        self.vnf.clear();
-        self.vnf.resize(instance.vnfs.len() * width, BLOCKED);
-        self.site.clear();
-        self.site.resize(instance.vnfs.len() * width, NONE);
+        self.site.fill(NONE);
         for vnf in 0..instance.vnfs.len() {
             for &(site, row) in &instance.vnfs[vnf].deployments {
                 let cost = instance.vnfs[vnf].load_per_mbps

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use te::generate::Division;
 use te::heuristic::{self, Heuristic};
 use te::instance::{Demand, Instance};
-use te::lp::Monitor;
+use te::lp::{self, Monitor, Options};
 use te::model::Model;
 use te::solution::Objective;
 
@@ -53,9 +54,14 @@ impl FromStr for Cell {
 
 impl Cell {
     fn model(&self, backbone: &Model) -> Model {
+        self.model_of(backbone, 1.0)
+    }
+
+    /// With a factor on all demands.
+    fn model_of(&self, backbone: &Model, demand: f64) -> Model {
         workload(backbone, |o| {
             (o.coverage, o.cpu_per_byte) = (self.coverage, self.cpu_per_byte);
-            (o.division, o.seed) = (self.division.0, self.seed);
+            (o.division, o.seed, o.demand) = (self.division.0, self.seed, demand);
         })
     }
 
@@ -88,6 +94,54 @@ fn cells() -> impl Iterator<Item = Cell> {
         })
     };
     SEEDS.into_iter().flat_map(of_seed)
+}
+
+/// Factors on the demands of the grid at which SB-DP has to choose what it carries; one seed of each cell.
+const OVERLOADS: [f64; 2] = [2.0, 5.0];
+
+/// Gap and most seconds of the exact solver there; SB-DP's part is of what is proved.
+const GAP_CARRIED: f64 = 1e-3;
+const MOST_SECONDS: u64 = 5;
+
+/// With this share of the demand carried there is nothing to choose.
+const FITS: f64 = 0.999;
+
+/// SB-DP under throughput as a part of the exact solver's bound, in cells with more demand than fits.
+pub fn measure_carried(backbone: &Model, report: &mut Report) {
+    let mut measured: Vec<(String, f64)> = Vec::new();
+    for cell in cells().filter(|cell| cell.seed == SEEDS[0]) {
+        for demand in OVERLOADS {
+            let model = cell.model_of(backbone, demand);
+            if let Some(part) = carried(&model) {
+                eprintln!("  {cell}, demand {demand}: dp {part:.4}");
+                measured.push((format!("{cell}, demand {demand}"), part));
+            }
+        }
+    }
+    let least = measured.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+    let (cell, part) = least.expect("some cells are overloaded").clone();
+    report.say_of("dp_over_lp_carried_min", part, "ratio", Some(cell));
+    let parts = measured.iter().map(|(_, part)| *part);
+    report.say("dp_over_lp_carried_median", median(parts), "ratio");
+}
+
+/// SB-DP's part of what can be carried; none where that is everything.
+fn carried(model: &Model) -> Option<f64> {
+    let instance = Instance::new(model, Demand::Partial).expect("background fits");
+    let (monitor, throughput) = (Monitor::default(), Objective::Throughput);
+    let exact = Options {
+        time_limit: Duration::from_secs(MOST_SECONDS),
+        ..options(GAP_CARRIED)
+    };
+    let exact = lp::solve(model, &instance, throughput, &exact, &monitor).expect("an answer");
+    let most = exact.bound.expect("a bound");
+    let offered: f64 = model.chains.iter().map(|c| c.demand_mbps()).sum();
+    if most > FITS * offered {
+        return None;
+    }
+    let (dp, usual) = (Heuristic::Dp, options(GAP));
+    let dp = heuristic::solve(model, &instance, dp, throughput, &usual, &monitor);
+    Some(dp.expect("an answer").value / most)
 }
 
 /// The whole grid: the slowest cell, and dp's part of lp.

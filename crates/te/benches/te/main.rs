@@ -27,7 +27,7 @@ use measure::{median, options, repeated, solve, workload};
 use report::Report;
 
 /// Parts, and the rows of each. Memory comes before HiGHS, so that what that takes is not counted as ours.
-const ROWS: [(&str, &[&str]); 8] = [
+const ROWS: [(&str, &[&str]); 9] = [
     (
         "single",
         &[
@@ -37,10 +37,23 @@ const ROWS: [(&str, &[&str]); 8] = [
             "lp_1k_dense_s",
         ],
     ),
-    ("heuristics", &["dp_10k_ms", "dp_one_us"]),
+    (
+        "heuristics",
+        &[
+            "dp_10k_ms",
+            "dp_10k_overloaded_ms",
+            "dp_10k_scale_ms",
+            "dp_10k_latency_95_ms",
+            "dp_one_us",
+        ],
+    ),
     ("latency", &["latency_10k_50_s", "latency_10k_95_s"]),
-    ("large", &["lp_100k_s", "cogentco_10k_s"]),
+    (
+        "large",
+        &["lp_100k_s", "cogentco_10k_s", "cogentco_widened_10k_s"],
+    ),
     ("placement", &["placement_10k_s"]),
+    ("carried", &["dp_over_lp_carried_min"]),
     ("grid", &["lp_grid_worst_s"]),
     ("memory", &["peak_rss_mb"]),
     (
@@ -59,6 +72,12 @@ const TIMES: usize = 5;
 
 /// Times for rows of several seconds.
 const FEWER: usize = 3;
+
+/// Factor on the demands at which less than half of them fit.
+const OVERLOAD: f64 = 5.0;
+
+/// How full chains that end there may make the link of a node with one neighbour, on the widened backbone.
+const ACCESS_FILL: f64 = 0.3;
 
 /// Backbones of the workloads.
 struct Backbones {
@@ -155,7 +174,19 @@ fn measure(row: &str, backbones: &Backbones, report: &mut Report) {
         "lp_10k_1e4_s" => time(&workload(att, |_| {}), Objective::Scale, 1e-4, TIMES),
         "lp_10k_1e6_s" => time(&workload(att, |_| {}), Objective::Scale, 1e-6, TIMES),
         "lp_1k_dense_s" => dense(att, report),
-        "dp_10k_ms" => report.say(row, dp_from_empty_ms(att), "ms"),
+        "dp_10k_ms" => {
+            let model = workload(att, |_| {});
+            report.say(row, dp_ms(&model, Objective::Throughput), "ms");
+        }
+        "dp_10k_overloaded_ms" => {
+            let model = workload(att, |o| o.demand = OVERLOAD);
+            report.say(row, dp_ms(&model, Objective::Throughput), "ms");
+        }
+        "dp_10k_scale_ms" => {
+            let model = workload(att, |_| {});
+            report.say(row, dp_ms(&model, Objective::Scale), "ms");
+        }
+        "dp_10k_latency_95_ms" => latency_by_dp(&loaded(att, 0.95), report),
         "dp_one_us" => report.say(row, dp_one_us(att), "us"),
         "latency_10k_50_s" => time(&loaded(att, 0.5), Objective::Latency, 1e-4, TIMES),
         "latency_10k_95_s" => time(&loaded(att, 0.95), Objective::Latency, 1e-4, TIMES),
@@ -165,6 +196,12 @@ fn measure(row: &str, backbones: &Backbones, report: &mut Report) {
         }
         "cogentco_10k_s" => time(&workload(cogentco, |_| {}), Objective::Scale, 1e-3, FEWER),
         "placement_10k_s" => placement(att, report),
+        "cogentco_widened_10k_s" => {
+            let mut model = workload(cogentco, |_| {});
+            te::generate::widen_access(&mut model, ACCESS_FILL);
+            time(&model, Objective::Scale, 1e-3, FEWER);
+        }
+        "dp_over_lp_carried_min" => grid::measure_carried(att, report),
         "lp_grid_worst_s" => grid::measure(att, report),
         "peak_rss_mb" => report.say(row, peak_rss_mb(), "MB"),
         _ => {
@@ -196,19 +233,40 @@ fn loaded(att: &Model, load: f64) -> Model {
 }
 
 /// Every chain by dp, from an empty network.
-fn dp_from_empty_ms(att: &Model) -> f64 {
-    let model = workload(att, |_| {});
-    let instance = Instance::new(&model, Demand::Partial).expect("background fits");
-    let (dp, objective, limits) = (Heuristic::Dp, Objective::Throughput, options(1e-4));
-    let monitor = lp::Monitor::default();
+fn dp_ms(model: &Model, objective: Objective) -> f64 {
+    let demand = match objective {
+        Objective::Throughput => Demand::Partial,
+        Objective::Scale | Objective::Latency => Demand::Full,
+    };
+    let instance = Instance::new(model, demand).expect("background fits");
+    let (dp, limits, monitor) = (Heuristic::Dp, options(1e-4), lp::Monitor::default());
     let once = |_| {
         let start = std::time::Instant::now();
-        let routed = heuristic::solve(&model, &instance, dp, objective, &limits, &monitor);
+        let routed = heuristic::solve(model, &instance, dp, objective, &limits, &monitor);
         let seconds = start.elapsed().as_secs_f64();
         assert!(routed.expect("routes").value > 0.0);
         seconds * 1e3
     };
     median((0..4 * TIMES).map(once))
+}
+
+/// All demand with little latency, by dp: how long it takes and how much more than the least it is.
+fn latency_by_dp(model: &Model, report: &mut Report) {
+    report.say(
+        "dp_10k_latency_95_ms",
+        dp_ms(model, Objective::Latency),
+        "ms",
+    );
+    let instance = Instance::new(model, Demand::Full).expect("background fits");
+    let (dp, limits, monitor) = (Heuristic::Dp, options(1e-4), lp::Monitor::default());
+    let routed = heuristic::solve(model, &instance, dp, Objective::Latency, &limits, &monitor);
+    let routed = routed.expect("routes");
+    let part = if routed.leaves_demand(&instance) {
+        f64::INFINITY
+    } else {
+        routed.value / solve(model, Objective::Latency, 1e-4).bound
+    };
+    report.say("dp_over_lp_latency_95", part, "ratio");
 }
 
 /// One chain by dp, at the loads of 5 000 and more others.

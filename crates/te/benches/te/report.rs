@@ -6,7 +6,7 @@ use std::time::Instant;
 use te::json::Writer;
 
 /// The goals, by figure: an upper limit, or a lower one of what is a ratio to a peer.
-const GOALS: [(&str, Goal); 18] = [
+const GOALS: [(&str, Goal); 24] = [
     ("lp_10k_1pct_s", Goal::AtMost(0.2)),
     ("lp_10k_1e4_s", Goal::AtMost(0.6)),
     ("lp_10k_1e6_s", Goal::AtMost(1.2)),
@@ -18,12 +18,18 @@ const GOALS: [(&str, Goal); 18] = [
     ("latency_10k_50_s", Goal::AtMost(1.0)),
     ("latency_10k_95_s", Goal::AtMost(4.0)),
     ("dp_10k_ms", Goal::AtMost(25.0)),
+    ("dp_10k_overloaded_ms", Goal::AtMost(25.0)),
+    ("dp_10k_scale_ms", Goal::AtMost(25.0)),
     ("dp_one_us", Goal::AtMost(10.0)),
     ("dp_over_lp_min", Goal::AtLeast(0.85)),
     ("dp_over_lp_median", Goal::AtLeast(0.95)),
+    ("dp_over_lp_carried_min", Goal::AtLeast(0.85)),
+    ("dp_over_lp_carried_median", Goal::AtLeast(0.95)),
+    ("dp_over_lp_latency_95", Goal::AtMost(1.1)),
     ("placement_10k_gap", Goal::AtMost(0.02)),
     ("placement_10k_s", Goal::AtMost(10.0)),
     ("cogentco_10k_s", Goal::AtMost(15.0)),
+    ("cogentco_widened_10k_s", Goal::AtMost(15.0)),
     ("peak_rss_mb", Goal::AtMost(1000.0)),
 ];
 

@@ -95,7 +95,14 @@ pub fn fill(
     for (index, commodity) in instance.commodities.iter().enumerate() {
         if watch.is_over_at(index) {
             let rest: Vec<usize> = (index..count).collect();
-            nearest::fill(instance, &mut state, &rest, &mut used, &mut flows);
+            nearest::fill(
+                instance,
+                &mut state,
+                &rest,
+                &vec![1.0; count],
+                &mut used,
+                &mut flows,
+            );
             break;
         }
         watch.report(index, index as f64 / count as f64, || match objective {

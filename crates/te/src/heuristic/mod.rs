@@ -5,9 +5,12 @@
 //! factor at which the tightest row is full.
 
 mod baseline;
+mod congestion;
 mod dp;
+mod exchange;
 mod nearest;
 mod state;
+mod sweeps;
 mod watch;
 
 use crate::error::Infeasible;
@@ -53,14 +56,14 @@ pub fn solve(
     monitor: &Monitor<'_>,
 ) -> Result<Solution, Infeasible> {
     let watch = Watch::new(options, monitor);
-    let costs = Costs::for_objective(objective);
     let flows = match (heuristic, objective) {
-        (Heuristic::Dp, Objective::Scale) => dp::spread(instance, costs, &watch),
+        (Heuristic::Dp, Objective::Scale) => sweeps::scale(instance, &watch),
         (Heuristic::ComputeAware, Objective::Scale) => {
             baseline::compute_aware_scale(instance, &watch)
         }
         (_, Objective::Scale) => baseline::whole(instance, heuristic, &watch),
-        (Heuristic::Dp, _) => Ok(dp::fill(instance, costs, objective, &watch)),
+        (Heuristic::Dp, Objective::Throughput) => Ok(sweeps::throughput(instance, &watch)),
+        (Heuristic::Dp, Objective::Latency) => Ok(sweeps::latency(instance, &watch)),
         _ => Ok(baseline::fill(instance, heuristic, objective, &watch)),
     };
     let flows = flows.map_err(|stuck| no_route(model, instance, stuck))?;

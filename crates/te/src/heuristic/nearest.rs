@@ -59,11 +59,13 @@ impl Nearest {
     }
 }
 
-/// Gives each of these commodities its nearest route as far as that has room; prices are not kept up to date.
+/// Gives each of these commodities, of which a share is left, its nearest route as far as that has room; prices are not kept
+/// up to date.
 pub(super) fn fill(
     instance: &Instance,
     state: &mut State,
     commodities: &[usize],
+    left: &[f64],
     used: &mut Used,
     flows: &mut Vec<Flow>,
 ) {
@@ -75,7 +77,7 @@ pub(super) fn fill(
         };
         let used = used.of(instance, commodity.chain);
         let needs = state.needs(instance, commodity, &route);
-        let (share, _) = state.room(instance, &needs, 1.0);
+        let (share, _) = state.room(instance, &needs, left[index]);
         if share <= 0.0 || !used.allows(&route) {
             continue;
         }

@@ -1,0 +1,418 @@
+//! SB-DP for all chains of a model: a first sweep routes them in turn, further ones let each exchange its route at the loads
+//! of all others, at prices that learn from sweep to sweep what is scarce. Beyond the paper, whose SB-DP is the first sweep.
+
+use super::congestion::Congestion;
+use super::dp::{self, CARRIED};
+use super::exchange::{Exchange, Step, Terms};
+use super::nearest::{self, Nearest};
+use super::state::{Costs, State, Used};
+use super::watch::Watch;
+use crate::instance::Instance;
+use crate::kernel::Scratch;
+use crate::solution::{Flow, Objective};
+
+/// How fast prices grow with utilisation in the first sweep, in powers of e for each unit: little is known yet,
+const FIRST: f64 = 15.0;
+
+/// and in the second; then by this factor more in each.
+const SECOND: f64 = 24.0;
+const STEEPER: f64 = 1.2;
+const STEEPEST: f64 = 100.0;
+
+/// How fast weights rise and sink from sweep to sweep.
+const LEARNING: f64 = 8.0;
+
+/// Share of all demand that counts as seen before the first chain: what loads will be is foretold from those so far.
+const FORESEEN: f64 = 0.1;
+
+/// Prices follow the forecast when so many chains more were routed, as a part of those that were.
+const FORECAST: usize = 32;
+
+/// What routes cost under throughput beside what they use: all chains over paths of the mean latency cost this share of
+/// what they are worth, so that of routes with room the shorter one is taken.
+const SHORTER: f64 = 1e-3;
+
+/// Weights sink to no less than this part of what they were at first.
+const LEAST: f64 = 1e-3;
+
+/// Under scale and throughput a chain that costs less than this part of the mean stays where it is in further sweeps.
+const IDLE: f64 = 0.05;
+
+/// Sweeps under scale, and under throughput, after the first.
+const FEW: usize = 2;
+
+/// Sweeps under latency after the first, at most.
+const MANY: usize = 24;
+
+/// Each of them aims at fuller rows that are emptier by this: what is left to do last is little and slow.
+const CAUTION: f64 = 0.002;
+
+/// They end where so many of them leave more than this part of what is too much.
+const PATIENCE: usize = 6;
+const HOPELESS: f64 = 0.8;
+
+/// How a sweep ended.
+enum Swept {
+    Whole,
+    /// A commodity has no route.
+    Stuck(usize),
+    /// The time was up when so many commodities had had their turn.
+    Stopped(usize),
+}
+
+/// Everything that the sweeps of one solve have in common.
+struct Sweeps<'a> {
+    instance: &'a Instance,
+    watch: &'a Watch<'a>,
+    exchange: Exchange<'a>,
+    /// What must be carried first.
+    order: Vec<usize>,
+    /// Sweeps in all, for reports.
+    count: usize,
+    /// A chain that costs less than this part of the mean stays where it is.
+    idle: f64,
+}
+
+/// The factor on all demands: every chain whole on one route, the fullest row as empty as possible.
+///
+/// # Errors
+/// A commodity that has no route at all.
+pub(super) fn scale(instance: &Instance, watch: &Watch<'_>) -> Result<Vec<Flow>, usize> {
+    let whole = |&c: &f64| if c > 0.0 { 1.0 / c } else { 0.0 };
+    let weight: Vec<f64> = instance.capacity.iter().map(whole).collect();
+    let terms = Terms {
+        may_be_left: false,
+        strict: false,
+        split: false,
+    };
+    let least: Vec<f64> = weight.iter().map(|w| w * LEAST).collect();
+    let rows = Congestion::new(instance, 0.0, weight);
+    let mut sweeps = Sweeps::new(instance, watch, rows, terms, FEW);
+    sweeps.idle = IDLE;
+    let relative = |x: &Exchange<'_>, _| match x.rows.tightest() {
+        most if most > 0.0 => 1.0 / most,
+        _ => 1.0,
+    };
+    match sweeps.first(relative) {
+        Swept::Stuck(commodity) => return Err(commodity),
+        Swept::Stopped(_) => sweeps.complete()?,
+        Swept::Whole => {}
+    }
+    let mut best = (f64::INFINITY, Vec::new());
+    for sweep in 0..=FEW {
+        let most = sweeps.exchange.rows.tightest();
+        if most < best.0 || best.1.is_empty() {
+            best = (most, sweeps.exchange.flows());
+        }
+        if sweep == FEW || most <= 0.0 || watch.was_cut_short() {
+            break;
+        }
+        let rows = &mut sweeps.exchange.rows;
+        rows.reweigh(most, (LEARNING, LEARNING), &least);
+        rows.factor = 1.0 / most;
+        sweeps.again(sweep, || 1.0 / best.0);
+    }
+    Ok(best.1)
+}
+
+/// Most worth of what fits; what must be carried comes before everything else.
+pub(super) fn throughput(instance: &Instance, watch: &Watch<'_>) -> Vec<Flow> {
+    let terms = Terms {
+        may_be_left: true,
+        strict: true,
+        split: true,
+    };
+    let worth: f64 = instance.commodities.iter().map(|c| c.worth).sum();
+    let latency = SHORTER * ratio(worth, traffic(instance) * mean_latency(instance));
+    let weight = weights(instance, worth);
+    let least: Vec<f64> = weight.iter().map(|w| w * LEAST).collect();
+    let rows = Congestion::new(instance, latency, weight);
+    let mut sweeps = Sweeps::new(instance, watch, rows, terms, FEW);
+    sweeps.idle = IDLE;
+    let seen = match sweeps.first(|_, seen| (1.0 + FORESEEN) / (seen + FORESEEN)) {
+        Swept::Stopped(at) => at,
+        Swept::Whole | Swept::Stuck(_) => instance.commodities.len(),
+    };
+    for sweep in 0..FEW {
+        if watch.was_cut_short() || sweeps.carries_all() {
+            break;
+        }
+        let rows = &mut sweeps.exchange.rows;
+        rows.reweigh(1.0, (LEARNING, LEARNING), &least);
+        rows.factor = 1.0;
+        let value = sweeps.worth();
+        sweeps.again(sweep, || value);
+    }
+    sweeps.or_in_turn(Objective::Throughput, seen)
+}
+
+/// Least latency with everything carried.
+pub(super) fn latency(instance: &Instance, watch: &Watch<'_>) -> Vec<Flow> {
+    let terms = Terms {
+        may_be_left: false,
+        strict: false,
+        split: true,
+    };
+    let weight = weights(instance, 0.1 * traffic(instance) * mean_latency(instance));
+    let least: Vec<f64> = weight.iter().map(|w| w * LEAST).collect();
+    let rows = Congestion::new(instance, 1.0, weight);
+    let mut sweeps = Sweeps::new(instance, watch, rows, terms, MANY);
+    let seen = match sweeps.first(|_, seen| (1.0 + FORESEEN) / (seen + FORESEEN)) {
+        Swept::Stopped(at) => at,
+        Swept::Whole | Swept::Stuck(_) => instance.commodities.len(),
+    };
+    let mut excess = Vec::with_capacity(MANY);
+    for sweep in 0..MANY {
+        excess.push(sweeps.exchange.rows.excess());
+        let hopeless = sweep >= PATIENCE && excess[sweep] > HOPELESS * excess[sweep - PATIENCE];
+        if watch.was_cut_short() || excess[sweep] <= 0.0 || hopeless {
+            break;
+        }
+        let rows = &mut sweeps.exchange.rows;
+        let target = 1.0 - CAUTION * sweep as f64;
+        rows.reweigh(target, (LEARNING, 0.5 * LEARNING), &least);
+        rows.factor = 1.0;
+        sweeps.again(sweep, || f64::NAN);
+    }
+    sweeps.or_in_turn(Objective::Latency, seen)
+}
+
+impl<'a> Sweeps<'a> {
+    fn new(
+        instance: &'a Instance,
+        watch: &'a Watch<'a>,
+        rows: Congestion<'a>,
+        terms: Terms,
+        count: usize,
+    ) -> Self {
+        let mut order: Vec<usize> = (0..instance.commodities.len()).collect();
+        order.sort_by_key(|&c| !instance.commodities[c].mandatory);
+        Sweeps {
+            instance,
+            watch,
+            exchange: Exchange::new(instance, rows, terms),
+            order,
+            count: count + 1,
+            idle: 0.0,
+        }
+    }
+
+    /// The first sweep. `factor` tells what utilisations are multiplied with, given the share of all demand that was seen.
+    fn first(&mut self, factor: impl Fn(&Exchange<'_>, f64) -> f64) -> Swept {
+        let demand = |c: usize| self.instance.commodities[c].demand;
+        let total: f64 = self.order.iter().map(|&c| demand(c)).sum();
+        let (mut seen, mut next, block) = (0.0, 0, self.exchange.block());
+        let exchange = &mut self.exchange;
+        exchange.rows.growth = FIRST;
+        let mut stuck = None;
+        for (at, &index) in self.order.iter().enumerate() {
+            if self.watch.is_over_at(at) {
+                return Swept::Stopped(at);
+            }
+            if at >= next {
+                exchange.rows.factor = factor(exchange, ratio(seen, total));
+                exchange.rows.refresh();
+                next = at + block.max(at / FORECAST);
+            } else if at % block == 0 {
+                exchange.rows.refresh_links();
+            }
+            if exchange.step(index) == Step::NoRoute {
+                stuck = stuck.or(Some(index));
+            }
+            seen += demand(index);
+            let done = at as f64 / (self.order.len() * self.count) as f64;
+            self.watch.report(at, done, || f64::NAN);
+        }
+        stuck.map_or(Swept::Whole, Swept::Stuck)
+    }
+
+    /// A further sweep.
+    fn again(&mut self, sweep: usize, value: impl Fn() -> f64) {
+        let (block, exchange) = (self.exchange.block(), &mut self.exchange);
+        exchange.rows.growth = (SECOND * STEEPER.powi(sweep as i32)).min(STEEPEST);
+        exchange.rows.refresh();
+        exchange.idle = self.idle * exchange.rows.cost() / self.order.len() as f64;
+        let (mut since, mut moved) = (0, 0);
+        for (at, &index) in self.order.iter().enumerate() {
+            if self.watch.is_over_at(at) {
+                return;
+            }
+            if since >= block || 4 * moved > block {
+                exchange.rows.refresh_links();
+                (since, moved) = (0, 0);
+            }
+            since += 1;
+            moved += usize::from(exchange.step(index) == Step::Moved);
+            let done = (sweep + 1) as f64 + at as f64 / self.order.len() as f64;
+            self.watch.report(at, done / self.count as f64, &value);
+        }
+    }
+
+    /// Gives commodities that have no route yet their nearest.
+    ///
+    /// # Errors
+    /// One that has none.
+    fn complete(&mut self) -> Result<(), usize> {
+        let mut nearest = Nearest::new(self.instance);
+        for &index in &self.order {
+            if self.exchange.share(index) > 0.0 {
+                continue;
+            }
+            let route = nearest.route(self.instance, &self.instance.commodities[index]);
+            self.exchange.give(index, route.ok_or(index)?);
+        }
+        Ok(())
+    }
+
+    fn carries_all(&self) -> bool {
+        (0..self.instance.commodities.len()).all(|c| self.exchange.share(c) >= 1.0 - CARRIED)
+    }
+
+    fn worth(&self) -> f64 {
+        let commodities = self.instance.commodities.iter().enumerate();
+        commodities
+            .map(|(index, c)| c.worth * self.exchange.share(index))
+            .sum()
+    }
+
+    /// The routing; or, where it leaves what must be carried, that of chains routed in turn if that leaves less.
+    fn or_in_turn(self, objective: Objective, seen: usize) -> Vec<Flow> {
+        let (instance, watch) = (self.instance, self.watch);
+        let own = self.settle(objective, seen);
+        let lacking = lacking(instance, &own);
+        if lacking <= 0.0 || watch.was_cut_short() {
+            return own;
+        }
+        let in_turn = dp::fill(instance, objective, watch);
+        if self::lacking(instance, &in_turn) < lacking {
+            in_turn
+        } else {
+            own
+        }
+    }
+
+    /// Puts the routing into what room there is, then what is left of each commodity wherever there is any; commodities
+    /// from place `seen` in the order had no turn.
+    fn settle(self, objective: Objective, seen: usize) -> Vec<Flow> {
+        let instance = self.instance;
+        let mut state = State::new(instance, Costs::for_objective(objective), true);
+        let mut used = Used::default();
+        let mut flows = self.exchange.flows();
+        if self.exchange.rows.tightest() > 1.0 || !instance.max_routes.is_empty() {
+            flows = self.pack(flows, &mut state, &mut used);
+        } else {
+            state.load.clone_from(&self.exchange.rows.load);
+        }
+        let mut left = vec![1.0; instance.commodities.len()];
+        for flow in &flows {
+            left[flow.commodity] -= flow.fraction;
+        }
+        if left.iter().all(|left| *left <= CARRIED) {
+            return flows;
+        }
+        state.rebuild(instance);
+        let mut rest: Vec<usize> = self.order[..seen].to_vec();
+        rest.retain(|&c| left[c] > CARRIED);
+        if !self.watch.was_cut_short() {
+            let mut scratch = Scratch::default();
+            for &index in &rest {
+                let used = used.of(instance, instance.commodities[index].chain);
+                dp::carry(
+                    instance,
+                    &mut state,
+                    index,
+                    left[index],
+                    used,
+                    &mut scratch,
+                    &mut flows,
+                );
+            }
+        } else {
+            rest.extend(&self.order[seen..]);
+            nearest::fill(instance, &mut state, &rest, &left, &mut used, &mut flows);
+        }
+        flows
+    }
+
+    /// Puts flows into what room there is.
+    fn pack(&self, flows: Vec<Flow>, state: &mut State, used: &mut Used) -> Vec<Flow> {
+        let instance = self.instance;
+        let mut of: Vec<Vec<Flow>> = instance.commodities.iter().map(|_| Vec::new()).collect();
+        for flow in flows {
+            of[flow.commodity].push(flow);
+        }
+        let mut packed = Vec::with_capacity(of.len());
+        for flow in self.order.iter().flat_map(|&c| std::mem::take(&mut of[c])) {
+            let commodity = &instance.commodities[flow.commodity];
+            let used = used.of(instance, commodity.chain);
+            let needs = state.needs(instance, commodity, &flow.route);
+            let (fraction, _) = state.room(instance, &needs, flow.fraction);
+            if fraction <= 0.0 || !used.allows(&flow.route) {
+                continue;
+            }
+            for (row, load) in needs {
+                state.load[row] += fraction * load;
+            }
+            used.insert(&flow.route);
+            packed.push(Flow { fraction, ..flow });
+        }
+        packed
+    }
+}
+
+/// Demand that should be carried and is not, Mbit/s.
+fn lacking(instance: &Instance, flows: &[Flow]) -> f64 {
+    let mut left = vec![1.0; instance.commodities.len()];
+    for flow in flows {
+        left[flow.commodity] -= flow.fraction;
+    }
+    let commodities = instance.commodities.iter().zip(left);
+    commodities
+        .filter(|(c, left)| c.mandatory && *left > CARRIED)
+        .map(|(c, left)| left * c.demand)
+        .sum()
+}
+
+/// A first guess of the prices of full rows: what a unit of load costs where all chains together cost `cost` on links, and as
+/// much in compute.
+fn weights(instance: &Instance, cost: f64) -> Vec<f64> {
+    let mut compute = 0.0;
+    for commodity in &instance.commodities {
+        for z in 0..commodity.vnfs as usize {
+            let vnf = instance.stage_vnf[commodity.stage(z)] as usize;
+            compute += instance.vnfs[vnf].load_per_mbps * instance.handled(commodity, z);
+        }
+    }
+    let (link, site) = (ratio(cost, traffic(instance)), ratio(cost, compute));
+    let of = |row| if row < instance.links { link } else { site };
+    (0..instance.rows()).map(of).collect()
+}
+
+/// Traffic of all commodities, each over the mean of its stages, Mbit/s.
+fn traffic(instance: &Instance) -> f64 {
+    let of = |c: &crate::instance::Commodity| {
+        let stages = c.stage(0)..=c.stage(c.vnfs as usize);
+        let sum: f64 = stages
+            .map(|s| instance.forward[s] + instance.reverse[s])
+            .sum();
+        sum / f64::from(c.vnfs + 1)
+    };
+    instance.commodities.iter().map(of).sum()
+}
+
+/// Mean latency between nodes that are joined, ms; 1 where none takes any time.
+fn mean_latency(instance: &Instance) -> f64 {
+    let pairs = (0..instance.nodes).flat_map(|a| (0..instance.nodes).map(move |b| (a, b)));
+    let finite = |(a, b)| Some(instance.network.latency_ms(a, b)).filter(|l| l.is_finite());
+    let (sum, count) = pairs
+        .filter_map(finite)
+        .fold((0.0, 0.0), |(sum, count), latency| {
+            (sum + latency, count + 1.0)
+        });
+    if sum > 0.0 { sum / count } else { 1.0 }
+}
+
+/// A quotient; 0 where there is nothing to divide by.
+fn ratio(a: f64, b: f64) -> f64 {
+    if b > 0.0 { a / b } else { 0.0 }
+}
