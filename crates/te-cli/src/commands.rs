@@ -129,20 +129,19 @@ const SEED: Opt = standard(
     "1",
 );
 
-const TOPOLOGY_DEFAULTS: [Opt; 2] = [
-    without(
-        "--default-bandwidth",
-        "MBPS",
-        "bandwidth of links for which the file has none, Mbit/s",
-        "such a link is an error; 10000 under generate, which replaces it anyway",
-    ),
-    without(
-        "--default-latency",
-        "MS",
-        "latency of links for which the file has neither latency nor coordinates, ms",
-        "such a link is an error; 1 under generate",
-    ),
-];
+const DEFAULT_BANDWIDTH: Opt = without(
+    "--default-bandwidth",
+    "MBPS",
+    "bandwidth of links for which the file has none, Mbit/s",
+    "such a link is an error",
+);
+
+const DEFAULT_LATENCY: Opt = without(
+    "--default-latency",
+    "MS",
+    "latency of links for which the file has neither latency nor coordinates, ms",
+    "such a link is an error; 1 under generate",
+);
 
 /// All commands.
 pub const COMMANDS: [Command; 7] = [
@@ -287,7 +286,7 @@ Ctrl-C ends a solve with its best certified answer.
                     "those of the topology's file, if any",
                 ),
             ],
-            &TOPOLOGY_DEFAULTS,
+            &[DEFAULT_BANDWIDTH, DEFAULT_LATENCY],
             &[OUTPUT],
             &QUIET,
         ],
@@ -326,7 +325,7 @@ Ctrl-C ends a solve with its best certified answer.
                 standard("--demand", "FACTOR", "factor on all chains' traffic", "1"),
                 standard("--seed", "N", "seed of the random numbers", "1"),
             ],
-            &TOPOLOGY_DEFAULTS,
+            &[DEFAULT_LATENCY],
             &[OUTPUT],
             &QUIET,
         ],

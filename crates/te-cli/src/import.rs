@@ -25,7 +25,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             .in_source("command line")
             .into());
     };
-    let defaults = defaults(arguments)?;
+    let defaults = Defaults {
+        bandwidth_mbps: arguments.optional_positive("--default-bandwidth")?,
+        latency_ms: default_latency(arguments)?,
+    };
     let path = arguments.required(format)?;
     let mut notes = Notes::default();
     let model = read(
@@ -47,11 +50,8 @@ fn tell(arguments: &Arguments, path: &str, notes: &Notes) {
     }
 }
 
-fn defaults(arguments: &Arguments) -> Result<Defaults, InputError> {
-    Ok(Defaults {
-        bandwidth_mbps: arguments.optional_positive("--default-bandwidth")?,
-        latency_ms: arguments.optional_number("--default-latency", 0.0)?,
-    })
+fn default_latency(arguments: &Arguments) -> Result<Option<f64>, InputError> {
+    arguments.optional_number("--default-latency", 0.0)
 }
 
 fn read(
@@ -98,10 +98,12 @@ pub fn run_generate(arguments: &Arguments) -> Result<ExitCode, Error> {
         seed: arguments.count("--seed", 0)?,
     };
     let path = arguments.required("--backbone")?;
-    let mut defaults = defaults(arguments)?;
-    // Capacities are invented anyway, and a node without coordinates must not stop a whole backbone.
-    defaults.bandwidth_mbps = defaults.bandwidth_mbps.or(Some(10_000.0));
-    defaults.latency_ms = defaults.latency_ms.or(Some(1.0));
+    let defaults = Defaults {
+        // Capacities are replaced by invented ones, whatever they are.
+        bandwidth_mbps: Some(10_000.0),
+        // A node without coordinates must not stop a whole backbone.
+        latency_ms: default_latency(arguments)?.or(Some(1.0)),
+    };
     let text = files::text(path)?;
     let start = text.trim_start();
     let mut words = start.split_whitespace();

@@ -318,6 +318,11 @@ fn options_that_no_command_can_mean_are_refused_by_name() {
             format!("{import} --default-latency -1"),
             ["--default-latency", "-1"],
         ),
+        // It replaces all bandwidths.
+        (
+            format!("generate --backbone {model} --default-bandwidth 5"),
+            ["--default-bandwidth", "unknown here"],
+        ),
         ("serve".into(), ["--credentials", "optimiser.default.json"]),
     ] {
         let output = run(&line);

@@ -73,7 +73,7 @@ fn graphml_tells_what_it_changed() {
             "4 links of a repeated name given names of their own: Rome-0>Rome-1#0, Rome-1>Rome-0#1, Rome-0>Rome-1#2, …",
             "1 nodes without coordinates: 2",
             "1 links without known distance given --default-latency: Rome-1 - 2",
-            "1 links without capacity given --default-bandwidth: Rome-0 - Rome-1",
+            "1 links without capacity given the default bandwidth: Rome-0 - Rome-1",
         ]
     );
 }
@@ -119,7 +119,7 @@ fn sndlib_tells_what_it_changed() {
             "1 nodes without coordinates: c",
             "1 nodes' coordinates left out that are no longitude and latitude: c",
             "1 links without known distance given --default-latency: b - c",
-            "1 links without capacity given --default-bandwidth: l2",
+            "1 links without capacity given the default bandwidth: l2",
             "1 links without installed capacity given their largest module: l1",
         ]
     );

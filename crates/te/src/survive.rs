@@ -8,7 +8,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Grace};
 use crate::error::{Constraint, Infeasible};
 use crate::instance::{Commodity, Demand, Instance, Route};
 use crate::json::Writer;
@@ -116,7 +116,7 @@ pub fn solve(
     }
     let not_covered = failures[states.len()..].iter();
     let not_covered: Vec<String> = not_covered.map(|f| f.name(model).1.to_owned()).collect();
-    let mut failures = settle_all(states, instance, &solution, value, &clock);
+    let mut failures = settle_all(states, instance, &solution, value, &mut grace);
     solution.value = failures.iter().map(|f| f.value).fold(normal, f64::min);
     // Where nothing is left to carry, any factor holds.
     for failure in failures.iter_mut().filter(|f| f.value.is_infinite()) {
@@ -164,7 +164,7 @@ fn settle_all(
     before: &Instance,
     normal: &Solution,
     value: f64,
-    clock: &Clock<'_>,
+    grace: &mut Grace<'_>,
 ) -> Vec<Contingency> {
     // A hair less, so that rounding in a mixture does not undercut what is stated.
     let target = value * (1.0 - 1e-12);
@@ -172,7 +172,6 @@ fn settle_all(
     order.sort_by(|&a, &b| states[a].kept.0.total_cmp(&states[b].kept.0));
     let mut states: Vec<Option<State>> = states.into_iter().map(Some).collect();
     let mut settled: Vec<Option<Contingency>> = states.iter().map(|_| None).collect();
-    let mut grace = clock.grace();
     for index in order {
         let over = grace.is_over();
         settled[index] = states[index].take().map(|state| {
@@ -200,23 +199,32 @@ fn failures_of(model: &Model, against: Against) -> Vec<Failure> {
     }
 }
 
-/// For each link the one of the opposite direction on the same fibre: links of the same ends and latency are paired in
-/// the model's order.
+/// For each link the one of the opposite direction on the same fibre. A model has directions only: of the links that join
+/// the same ends those of equal latency are paired in the model's order, then those that are left, in that order too.
 fn twins(model: &Model) -> Vec<Option<usize>> {
-    let mut waiting: HashMap<(usize, usize, u64), VecDeque<usize>> = HashMap::new();
     let mut twins = vec![None; model.links.len()];
+    let latency = |link: usize| model.links[link].latency_ms.to_bits();
+    pair(model, &mut twins, latency);
+    pair(model, &mut twins, |_| 0);
+    twins
+}
+
+/// Pairs links without a twin whose ends are each other's and that are alike.
+fn pair(model: &Model, twins: &mut [Option<usize>], alike: impl Fn(usize) -> u64) {
+    let mut waiting: HashMap<(usize, usize, u64), VecDeque<usize>> = HashMap::new();
     for (index, link) in model.links.iter().enumerate() {
-        let latency = link.latency_ms.to_bits();
-        let partners = waiting.get_mut(&(link.to, link.from, latency));
+        if twins[index].is_some() {
+            continue;
+        }
+        let partners = waiting.get_mut(&(link.to, link.from, alike(index)));
         match partners.and_then(VecDeque::pop_front) {
             Some(twin) => (twins[index], twins[twin]) = (Some(twin), Some(index)),
             None => waiting
-                .entry((link.from, link.to, latency))
+                .entry((link.from, link.to, alike(index)))
                 .or_default()
                 .push_back(index),
         }
     }
-    twins
 }
 
 /// The failed model: chains at the shares they must keep.
@@ -296,8 +304,7 @@ impl State {
         let (scratch, bound) = if instance.commodities.is_empty() {
             ((f64::INFINITY, Vec::new()), f64::INFINITY)
         } else {
-            let solved = lp::solve(&model_after, &instance, Objective::Scale, options, monitor)
-                .map_err(explain)?;
+            let solved = largest(&model_after, &instance, options, monitor).map_err(explain)?;
             let bound = any_routes(&solved);
             ((solved.value, solved.flows), bound)
         };
@@ -434,7 +441,7 @@ fn backup(
         })
         .collect();
     part.scale_stages(&moving.iter().map(|m| m.1).collect::<Vec<_>>());
-    let solved = lp::solve(model, &part, Objective::Scale, options, monitor)?;
+    let solved = largest(model, &part, options, monitor)?;
     let flows = solved.flows.into_iter().map(|f| {
         let (commodity, share) = moving[f.commodity];
         Flow {
@@ -444,6 +451,28 @@ fn backup(
         }
     });
     Ok((solved.value, flows.collect()))
+}
+
+/// The routing with the largest factor; where nothing limits it, as what is left after a failure may load nothing, any that
+/// carries everything, with a factor without end.
+fn largest(
+    model: &Model,
+    instance: &Instance,
+    options: &Options,
+    monitor: &Monitor<'_>,
+) -> Result<Solution, Infeasible> {
+    match lp::solve(model, instance, Objective::Scale, options, monitor) {
+        Err(e) if e == Infeasible::unbounded() => {
+            let any = lp::solve(model, instance, Objective::Latency, options, monitor)?;
+            Ok(Solution {
+                value: f64::INFINITY,
+                bound: None,
+                relaxed: None,
+                ..any
+            })
+        }
+        solved => solved,
+    }
 }
 
 /// Flows that a failure leaves alone, and the commodities that must move with their shares.

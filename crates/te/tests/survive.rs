@@ -262,3 +262,66 @@ fn check_finds_what_a_wrong_plan_does_not_survive() {
         "/failures/0/was"
     );
 }
+
+/// Both directions of a fibre fail together, whatever latencies are stated for them; of several fibres between the same ends
+/// those of equal latency belong together, the others by their place in the model.
+#[test]
+fn the_directions_of_a_fibre_fail_together() {
+    let latency = |model: &mut Model, id: &str, ms: f64| {
+        let link = model.links.iter_mut().find(|l| l.id == id);
+        link.expect(id).latency_ms = ms;
+    };
+    let failures = |model: &Model| -> Vec<String> {
+        let (plan, _) = plan(model, Against::Links).expect("survives");
+        plan.failures.iter().map(|f| f.name.clone()).collect()
+    };
+    let mut model = triangle("");
+    latency(&mut model, "ba", 1.25);
+    assert_eq!(failures(&model), ["ab", "ac", "cb"]);
+    // Without ab and ba all 2 Mbit/s go over ac, as where the latencies are equal.
+    let (apart, _) = plan(&model, Against::Links).expect("survives");
+    assert!(
+        (apart.solution.value - 3.0).abs() < 1e-5,
+        "{}",
+        apart.solution.value
+    );
+    // A second fibre whose directions come in the other order, and one that goes one way only.
+    for (id, from, to, latency_ms) in [("ab2", 0, 1, 5.0), ("ba2", 1, 0, 1.0), ("ab3", 0, 1, 7.0)] {
+        let link = te::model::Link {
+            id: id.into(),
+            from,
+            to,
+            latency_ms,
+            ..model.links[0].clone()
+        };
+        model.links.push(link);
+    }
+    // ab (1 ms) with ba2 (1 ms), then ba (1.25 ms) with ab2 (5 ms), ab3 alone; each is named after its first direction.
+    assert_eq!(failures(&model), ["ab", "ba", "ac", "cb", "ab3"]);
+}
+
+#[test]
+fn what_loads_nothing_after_a_failure_is_no_fault_of_the_failure() {
+    // After any failure only a chain is left that crosses no link; nothing limits it.
+    let mut model = triangle(r#","survive_share":0"#);
+    let stays = Chain {
+        id: "y".into(),
+        egress: Ends::Any(vec![0]),
+        vnfs: Vec::new(),
+        forward_mbps: vec![1.0],
+        reverse_mbps: vec![0.0],
+        survive_share: None,
+        ..model.chains[0].clone()
+    };
+    model.chains.push(stays);
+    for (against, count) in [(Against::Links, 3), (Against::Sites, 2)] {
+        let (free, text) = plan(&model, against).expect("nothing stands in the way");
+        assert!(
+            (free.solution.value - 7.0).abs() < 1e-5,
+            "{}",
+            free.solution.value
+        );
+        assert_eq!(free.failures.len(), count);
+        assert!(text.contains(r#""from_scratch":null"#), "{text}");
+    }
+}

@@ -10,6 +10,7 @@ use te::heuristic::{self, Heuristic};
 use te::instance::{Demand, Instance};
 use te::lp::{self, Monitor, Options};
 use te::model::{Deployment, Model, Routing};
+use te::plan::{cloud, placement, write};
 use te::random::Random;
 use te::series::{self, Matrix};
 use te::solution::{Objective, Status, relative_gap};
@@ -233,5 +234,39 @@ fn every_series_holds() {
     assert!(
         solved > 150 && compared > 100 && infeasible > 5,
         "{solved} solved, {compared} compared, {infeasible} infeasible"
+    );
+}
+
+/// Plans for chains with every limit, numbers of routes among them: `check` carries each plan out.
+#[test]
+fn every_plan_of_capacity_and_placement_holds() {
+    let (mut clouds, mut placements, mut few) = (0, 0, 0);
+    for seed in 23_000..23_060 {
+        let mut model = full_model(seed);
+        let (options, monitor) = (options(), Monitor::default());
+        if let Ok(plan) = cloud::plan(&model, 200.0, &options, &monitor) {
+            let text = write::cloud(&plan).expect("background fits");
+            let violations = checked_text(&model, &text, &[]).violations;
+            assert_eq!(violations, Vec::<String>::new(), "seed {seed}, cloud");
+            clouds += 1;
+        }
+        for vnf in &mut model.vnfs {
+            vnf.deployments.truncate(1);
+        }
+        let new = vec![usize::from(model.sites.len() > 1); model.vnfs.len()];
+        for capacitated in [true, false] {
+            let solved = placement::plan(&model, &new, capacitated, &options, &monitor);
+            let Ok(plan) = solved else { continue };
+            let text = write::placement(&plan).expect("background fits");
+            let violations = checked_text(&model, &text, &[]).violations;
+            let what = format!("seed {seed}, placement, {capacitated}");
+            assert_eq!(violations, Vec::<String>::new(), "{what}");
+            placements += 1;
+            few += usize::from(text.contains("bound_ignores"));
+        }
+    }
+    assert!(
+        clouds > 15 && placements > 30 && few > 15,
+        "{clouds} spreads, {placements} placements, {few} with numbers of routes"
     );
 }

@@ -203,18 +203,41 @@ fn covered(model: &Model, plan: &Plan) -> Vec<String> {
 }
 
 /// A link and the one of the opposite direction that shares its fibre: the links that stand in the same place among
-/// those of their direction, of the same ends and latency.
+/// those of their direction, of the same ends and latency, or among those that have no such partner.
 fn fibre(model: &Model, link: usize) -> Vec<usize> {
     let one = &model.links[link];
-    let among = |from: usize, to: usize| -> Vec<usize> {
-        let alike = |l: &usize| {
-            let l = &model.links[*l];
-            (l.from, l.to, l.latency_ms) == (from, to, one.latency_ms)
-        };
-        (0..model.links.len()).filter(alike).collect()
+    let joining = |from: usize, to: usize| -> Vec<usize> {
+        let ends = |l: &usize| (model.links[*l].from, model.links[*l].to) == (from, to);
+        (0..model.links.len()).filter(ends).collect()
     };
-    let place = among(one.from, one.to).iter().position(|l| *l == link);
-    let twin = place.and_then(|p| among(one.to, one.from).get(p).copied());
+    let (mine, other) = (joining(one.from, one.to), joining(one.to, one.from));
+    let equal = |latency: f64, of: &[usize]| -> Vec<usize> {
+        let same = |l: &usize| model.links[*l].latency_ms == latency;
+        of.iter().copied().filter(same).collect()
+    };
+    // How many of a latency have partners of it.
+    let paired = |latency: f64| {
+        equal(latency, &mine)
+            .len()
+            .min(equal(latency, &other).len())
+    };
+    let alone = |of: &[usize]| -> Vec<usize> {
+        let place = |l: usize| {
+            let latency = model.links[l].latency_ms;
+            let before = equal(latency, of).iter().position(|e| *e == l);
+            before.is_some_and(|place| place >= paired(latency))
+        };
+        of.iter().copied().filter(|&l| place(l)).collect()
+    };
+    let same = equal(one.latency_ms, &mine);
+    let place = same.iter().position(|l| *l == link);
+    let twin = match place.filter(|p| *p < paired(one.latency_ms)) {
+        Some(place) => equal(one.latency_ms, &other).get(place).copied(),
+        None => {
+            let place = alone(&mine).iter().position(|l| *l == link);
+            place.and_then(|place| alone(&other).get(place).copied())
+        }
+    };
     std::iter::once(link).chain(twin).collect()
 }
 

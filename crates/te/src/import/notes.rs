@@ -57,7 +57,7 @@ impl Change {
             Change::ReplacedDelay => {
                 "links' stated delays replaced by their distance at 200 km per ms"
             }
-            Change::DefaultBandwidth => "links without capacity given --default-bandwidth",
+            Change::DefaultBandwidth => "links without capacity given the default bandwidth",
             Change::LargestModule => "links without installed capacity given their largest module",
             Change::NodeWithoutDemand => {
                 "nodes that --demands do not mention, by place in the list of nodes"
