@@ -297,3 +297,81 @@ fn filters(more: &str) {
         assert_eq!(port.send_failures, 0, "{name}");
     }
 }
+
+/// Tunnels as hosts make them. A kernel may lack some.
+const TUNNELS: [&str; 5] = [
+    "vxlan id 5 dstport 4789 local LOCAL remote REMOTE",
+    "vxlan id 5 dstport 8472 local LOCAL remote REMOTE udpcsum",
+    "geneve id 5 remote REMOTE",
+    "gre local LOCAL remote REMOTE",
+    "ipip local LOCAL remote REMOTE",
+];
+
+/// Makes a tunnel between the two hosts, if their kernel has such.
+fn make_tunnel(kind: &str) -> bool {
+    let ends = [
+        ("office", "10.1.0.2", "203.0.113.2", "172.31.0.1"),
+        ("internet", "203.0.113.2", "10.1.0.2", "172.31.0.2"),
+    ];
+    ends.into_iter().all(|(namespace, local, remote, address)| {
+        let kind = kind.replace("LOCAL", local).replace("REMOTE", remote);
+        let line = format!("ip link add tunnel0 mtu 1400 type {kind}");
+        let made = succeeds(namespace, &line).0;
+        if made {
+            inside(namespace, &format!("ip addr add {address}/24 dev tunnel0"));
+            inside(namespace, "ip link set tunnel0 up");
+        }
+        made
+    })
+}
+
+/// What the hosts leave to a device is inside their own tunnels.
+fn assert_tunnels_transfer() {
+    let mut made = 0;
+    for kind in TUNNELS {
+        if make_tunnel(kind) {
+            made += 1;
+            // A connection that loses its long packets takes minutes.
+            for arguments in ["", "-R"] {
+                let line = format!("timeout 20 iperf3 -c 172.31.0.2 -n 8M {arguments}");
+                let (transferred, text) = succeeds("office", &line);
+                assert!(transferred, "{kind} {arguments}: {text}");
+            }
+        }
+        for namespace in ["office", "internet"] {
+            assert_eq!(checksum_errors(namespace), 0, "{kind}: {namespace}");
+            succeeds(namespace, "ip link del tunnel0");
+        }
+    }
+    if made == 0 {
+        eprintln!("skipped: this kernel has no tunnels");
+    }
+    let last = status();
+    eventually("the next report", || {
+        status().time_unix_ms > last.time_unix_ms + 1_000
+    });
+    let drops = status().drops;
+    assert!(!drops.contains_key("offload_unknown"), "{drops:?}");
+}
+
+#[test]
+fn packet_sockets_pass_the_tunnels_of_hosts() {
+    if !isolated("packet_sockets_pass_the_tunnels_of_hosts") {
+        return;
+    }
+    let Some(_processes) = start(&rules(Device::AfPacket), "") else {
+        panic!("packet sockets are everywhere");
+    };
+    assert_tunnels_transfer();
+}
+
+#[test]
+fn af_xdp_passes_the_tunnels_of_hosts() {
+    if !isolated("af_xdp_passes_the_tunnels_of_hosts") {
+        return;
+    }
+    let Some(_processes) = start(&rules(Device::AfXdp), "") else {
+        return;
+    };
+    assert_tunnels_transfer();
+}

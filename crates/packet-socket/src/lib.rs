@@ -5,7 +5,8 @@
 //! kernel's `PACKET_VNET_HDR`, and of IEEE 802.1Q tags that the kernel took out from its auxiliary data. What it gives
 //! out, once [`Arrived::complete`] has had it, are whole frames with their tags and right checksums, received straight into
 //! the caller's buffers; one of several segments says so, and [`wire::segments::Segments`] cuts it, or the socket it is sent
-//! on passes it on whole.
+//! on passes it on whole. One inside a tunnel is to be cut at once ([`Contents::Tunnelled`]): the description has no room for what
+//! is in front of it.
 //!
 //! Invariants:
 //! - A frame given out is safe to forward as it is: its checksums are right, or, in one of several segments, will be made
@@ -20,5 +21,6 @@ mod overruns;
 mod socket;
 
 pub use interface::{Interface, interface_index};
+pub use offload::Contents;
 pub use overruns::take_overruns;
 pub use socket::{Arrived, BATCH, FRAME_LIMIT, OpenError, Outgoing, Place, Sent, Socket};

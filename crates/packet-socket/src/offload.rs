@@ -12,7 +12,7 @@
 
 use wire::checksum;
 use wire::ethernet::HEADER_LENGTH;
-use wire::segments::Segments;
+use wire::segments::{Segments, Tunnelled};
 
 /// Bytes of the kernel's description.
 pub(crate) const DESCRIPTION_LENGTH: usize = 10;
@@ -22,6 +22,17 @@ const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
 const UDP_SEGMENTS: u8 = 5;
 const CONGESTION_NOTIFIED: u8 = 0x80;
+
+/// What a frame that arrived holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// One packet, as a wire would carry it.
+    Frame,
+    /// A packet of several segments, with so many bytes of payload in each.
+    Segments(u16),
+    /// A packet of several segments inside a tunnel: to be cut before anybody else gets it.
+    Tunnelled(Tunnelled),
+}
 
 /// The kernel's description of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,19 +90,12 @@ impl Description {
         }
     }
 
-    /// Does to a frame what can be done in place. `shift` bytes were put in front of what the description is about.
-    /// Says how long the payloads of the frame's segments are, 0 when it is one; nothing when the frame makes no sense.
-    pub(crate) fn complete(&self, frame: &mut [u8], shift: usize) -> Option<u16> {
+    /// Does to a frame what can be done in place, and says what it is then; nothing when the frame makes no sense. `shift`
+    /// bytes were put in front of what the description is about.
+    pub(crate) fn complete(&self, frame: &mut [u8], shift: usize) -> Option<Contents> {
         let start = usize::from(self.checksum_start) + shift;
         if self.kind != 0 {
-            let segments = Segments::of_frame(frame, self.segment_size)?;
-            // Tunnelled packets describe their inner headers: those are not cut here.
-            if self.kind & !CONGESTION_NOTIFIED != kind(&segments) || start != segments.transport()
-            {
-                return None;
-            }
-            segments.begin_checksum(frame);
-            return Some(self.segment_size);
+            return self.segments(frame, start);
         }
         if self.flags & NEEDS_CHECKSUM != 0 {
             // No checksum is over Ethernet addresses, or in them.
@@ -100,7 +104,23 @@ impl Description {
             }
             fill_checksum(frame, start, start + usize::from(self.checksum_offset))?;
         }
-        Some(0)
+        Some(Contents::Frame)
+    }
+
+    /// What a frame of several segments is whose TCP or UDP header is at `start`: the innermost, where there are tunnels.
+    fn segments(&self, frame: &mut [u8], start: usize) -> Option<Contents> {
+        let is_of = |segments: &Segments| self.kind & !CONGESTION_NOTIFIED == kind(segments);
+        let size = self.segment_size;
+        match Segments::of_frame(frame, size) {
+            Some(segments) if segments.transport() == start => {
+                is_of(&segments).then(|| segments.begin_checksum(frame))?;
+                Some(Contents::Segments(size))
+            }
+            _ => {
+                let tunnelled = Tunnelled::of_frame(frame, size, start)?;
+                is_of(tunnelled.inner()).then_some(Contents::Tunnelled(tunnelled))
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! outlive them.
 
 use crate::interface::Interface;
-use crate::offload::{DESCRIPTION_LENGTH, Description};
+use crate::offload::{Contents, DESCRIPTION_LENGTH, Description};
 use crate::overruns::take_overruns;
 use std::fmt;
 use std::io;
@@ -116,9 +116,9 @@ impl Arrived {
         self.tag.map_or(0, |tag| tag.len())
     }
 
-    /// Makes a frame of what arrived, which is behind [`Arrived::room`] bytes of any value. Says how long the payloads of
-    /// its segments are, 0 when it is one frame; nothing when its offloads make no sense here, such as segments of a tunnel.
-    pub fn complete(&self, frame: &mut [u8]) -> Option<u16> {
+    /// Makes a frame of what arrived, which is behind [`Arrived::room`] bytes of any value, and says what it holds; nothing
+    /// when its offloads make no sense here, such as segments behind headers that are not known.
+    pub fn complete(&self, frame: &mut [u8]) -> Option<Contents> {
         if let Some(tag) = self.tag {
             if frame.len() < TAG_LENGTH + HEADER_LENGTH {
                 return None;
@@ -527,7 +527,7 @@ mod tests {
         frame.extend([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x08, 0x00, 0x45]);
         let arrived = tagged(frame.len() - TAG_LENGTH);
         assert_eq!(arrived.room(), TAG_LENGTH);
-        assert_eq!(arrived.complete(&mut frame), Some(0));
+        assert_eq!(arrived.complete(&mut frame), Some(Contents::Frame));
         let expected = [
             1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x81, 0, 0, 7, 0x08, 0x00, 0x45,
         ];

@@ -8,11 +8,18 @@
 //!    |           `-> one segment: | IP | TCP | n bytes |
 //!    `-- IPv4 identification + i, TCP sequence number + i n; FIN and PSH in the last, CWR in the first (RFC 3168, 6.1.2)
 //! ```
-//! Its checksum field holds the sum of the pseudo-header, to be finished by whoever cuts it.
+//! Its checksum field holds the sum of the pseudo-header, to be finished by whoever cuts it. Such a packet inside a tunnel is
+//! [`Tunnelled`].
+
+mod tunnelled;
+mod tunnels;
+
+pub use tunnelled::{Tunnelled, finish_inner_checksum};
 
 use crate::ip::Fragmentation;
 use crate::{IpPacket, checksum, ethernet, ipv4, ipv6, tcp, udp};
 use std::ops::Range;
+use tunnelled::Walked;
 
 /// Segments of a frame at most: those of 64 KB in segments of 64 bytes. Nobody sends smaller ones for the network's good.
 const LIMIT: usize = 1_024;
@@ -96,6 +103,11 @@ impl Segments {
         self.congestion_notified
     }
 
+    /// Offset of the IP header in the frame.
+    pub fn ip(&self) -> usize {
+        self.ip
+    }
+
     /// Offset of the TCP or UDP header in the frame.
     pub fn transport(&self) -> usize {
         self.transport
@@ -165,19 +177,9 @@ impl Segments {
 
     /// Makes the headers of a segment right.
     fn finish(&self, segment: &mut [u8], number: usize, last: bool) {
-        let (ip, transport) = (self.ip, self.transport);
+        let transport = self.transport;
         let length = segment.len() - transport;
-        if self.v6 {
-            let payload = (segment.len() - ip - ipv6::HEADER_LENGTH) as u16;
-            segment[ip + 4..ip + 6].copy_from_slice(&payload.to_be_bytes());
-        } else {
-            let total = (segment.len() - ip) as u16;
-            segment[ip + 2..ip + 4].copy_from_slice(&total.to_be_bytes());
-            let identification = u16::from_be_bytes([segment[ip + 4], segment[ip + 5]]);
-            let identification = identification.wrapping_add(number as u16);
-            segment[ip + 4..ip + 6].copy_from_slice(&identification.to_be_bytes());
-            ipv4::set_checksum(&mut segment[ip..transport]);
-        }
+        finish_ip(segment, self.ip, transport, self.v6, number);
         if self.tcp {
             self.number(&mut segment[transport..], number, last);
         } else {
@@ -213,6 +215,21 @@ impl Segments {
         let sum = checksum::pseudo_header(&frame[addresses(self.ip, self.v6)], protocol, length);
         checksum::fold(sum)
     }
+}
+
+/// Makes an IP header at `ip` right, which reaches to `transport`: its packet ends where the segment does.
+fn finish_ip(segment: &mut [u8], ip: usize, transport: usize, v6: bool, number: usize) {
+    if v6 {
+        let payload = (segment.len() - ip - ipv6::HEADER_LENGTH) as u16;
+        segment[ip + 4..ip + 6].copy_from_slice(&payload.to_be_bytes());
+        return;
+    }
+    let total = (segment.len() - ip) as u16;
+    segment[ip + 2..ip + 4].copy_from_slice(&total.to_be_bytes());
+    let identification = u16::from_be_bytes([segment[ip + 4], segment[ip + 5]]);
+    let identification = identification.wrapping_add(number as u16);
+    segment[ip + 4..ip + 6].copy_from_slice(&identification.to_be_bytes());
+    ipv4::set_checksum(&mut segment[ip..transport]);
 }
 
 /// Where source and destination address of an IP header are.
@@ -254,9 +271,17 @@ pub fn finish_checksum(frame: &mut [u8]) -> bool {
 /// Of a frame whose checksum is the pseudo-header's sum: start and end of the TCP or UDP segment, where the checksum is, and
 /// that sum.
 fn unfinished(frame: &[u8]) -> Option<(usize, usize, usize, u16)> {
-    let header = ethernet::Header::parse(frame).ok()?;
-    let bytes = frame.get(header.length..)?;
-    let packet = IpPacket::parse(bytes).ok()?;
+    let ip = ethernet::Header::parse(frame).ok()?.length;
+    let packet = IpPacket::parse(frame.get(ip..)?).ok()?;
+    unfinished_behind(frame, ip, &packet)
+}
+
+/// The same of the packet at `ip`.
+fn unfinished_behind(
+    frame: &[u8],
+    ip: usize,
+    packet: &IpPacket,
+) -> Option<(usize, usize, usize, u16)> {
     if packet.fragmentation != Fragmentation::Whole {
         return None;
     }
@@ -265,7 +290,7 @@ fn unfinished(frame: &[u8]) -> Option<(usize, usize, usize, u16)> {
         udp::PROTOCOL => 6,
         _ => return None,
     };
-    let (ip, length) = (header.length, packet.length - packet.transport_offset);
+    let length = packet.length - packet.transport_offset;
     let (transport, end) = (ip + packet.transport_offset, ip + packet.length);
     let at = transport + field;
     let stands = frame.get(at..at + 2).filter(|_| at + 2 <= end)?;

@@ -9,6 +9,8 @@ use support::capture::{self, Capture};
 use support::fields::{Fields, NAMES};
 use support::generate::{self, Numbers};
 use support::layers::Layers;
+use support::tunnels;
+use wire::segments::Tunnelled;
 
 const PACKETS: usize = 6000;
 
@@ -122,6 +124,49 @@ fn tshark_agrees_on_captures() {
     let count = packets.len();
     if let Some(compared) = compare("captured", packets, false) {
         assert!(compared > 10 * count, "only {compared} fields");
+    }
+}
+
+/// tshark follows the tunnels on its own, and finds every checksum of what was cut right.
+#[test]
+fn tshark_finds_no_wrong_checksum_in_segments_of_tunnels() {
+    let payload = vec![0x5a; 3_333];
+    let mut packets = Vec::new();
+    for shape in tunnels::shapes() {
+        let whole = tunnels::frame(&shape, &payload, tunnels::Piece::WHOLE);
+        let transport = tunnels::transport_offset(&shape);
+        let tunnelled = Tunnelled::of_frame(&whole, 1_000, transport).expect("it is followed");
+        tunnelled.cut(&whole, 0, &mut Vec::new(), |segment| {
+            packets.push(segment.to_vec());
+            true
+        });
+    }
+    let count = packets.len();
+    let capture = Capture {
+        link: capture::ETHERNET,
+        packets,
+    };
+    let file = format!("switchboard-wire-tunnels-{}.pcap", std::process::id());
+    let path = std::env::temp_dir().join(file);
+    capture.write(&path);
+    let decoded = tshark(&path);
+    std::fs::remove_file(&path).expect("it was written");
+    let Some(decoded) = decoded else {
+        return;
+    };
+    assert_eq!(decoded.len(), count);
+    for (number, fields) in decoded.iter().enumerate() {
+        let of = |name| fields.get(name).into_iter().flatten();
+        let statuses: Vec<&String> = CHECKSUMS.into_iter().flat_map(of).collect();
+        let fine = statuses
+            .iter()
+            .all(|status| matches!(&***status, "1" | "3"));
+        assert!(fine, "packet {number}: {statuses:?}");
+        let is_checked = of("tcp.checksum.status").chain(of("udp.checksum.status"));
+        assert!(
+            is_checked.into_iter().any(|status| status == "1"),
+            "packet {number}"
+        );
     }
 }
 

@@ -10,7 +10,7 @@
 use crate::buffers::Buffers;
 use crate::counters::{Counters, Drop};
 use dpdk::Mbuf;
-use packet_socket::{Arrived, BATCH, FRAME_LIMIT, Place, Socket};
+use packet_socket::{Arrived, BATCH, Contents, FRAME_LIMIT, Place, Socket};
 use wire::segments::Segments;
 
 /// Rooms with long buffers. More long frames at once would not stay in the processor's cache.
@@ -94,9 +94,14 @@ impl Rooms {
             return counters.drop(Drop::NoHeadroom.into());
         }
         match arrived.complete(frame.data_mut()) {
-            Some(size) => {
+            Some(Contents::Frame) => burst.push(frame),
+            Some(Contents::Segments(size)) => {
                 frame.set_segment_size(size);
                 burst.push(frame);
+            }
+            Some(Contents::Tunnelled(tunnelled)) => {
+                let (segment, hold) = (&mut self.segment, holder(self.buffers, burst, counters));
+                tunnelled.cut(frame.data(), 0, segment, hold);
             }
             None => counters.drop(Drop::OffloadUnknown.into()),
         }
@@ -112,22 +117,38 @@ impl Rooms {
             frame.extend_from_slice(piece);
         }
         frame.truncate(arrived.room() + arrived.length);
-        let mut hold = |bytes: &[u8]| match buffers.hold(bytes) {
-            Ok(mbuf) => burst.push(mbuf),
-            Err(drop) => counters.drop(drop.into()),
+        let Some(contents) = arrived.complete(&mut frame) else {
+            return counters.drop(Drop::OffloadUnknown.into());
         };
-        match arrived.complete(&mut frame) {
-            None => counters.drop(Drop::OffloadUnknown.into()),
-            Some(0) => hold(&frame),
-            Some(size) => {
+        let mut hold = holder(buffers, burst, counters);
+        match contents {
+            Contents::Frame => {
+                hold(&mut frame);
+            }
+            Contents::Segments(size) => {
                 if let Some(segments) = Segments::of_frame(&frame, size) {
-                    segments.cut(&frame, 0, &mut self.segment, |segment| {
-                        hold(segment);
-                        true
-                    });
+                    segments.cut(&frame, 0, &mut self.segment, hold);
                 }
             }
+            Contents::Tunnelled(tunnelled) => {
+                tunnelled.cut(&frame, 0, &mut self.segment, hold);
+            }
         }
+    }
+}
+
+/// Takes frames into buffers behind what is in `burst`, and counts those that none is left for.
+fn holder(
+    buffers: Buffers,
+    burst: &mut Vec<Mbuf>,
+    counters: &mut Counters,
+) -> impl FnMut(&mut [u8]) -> bool {
+    move |bytes| {
+        match buffers.hold(bytes) {
+            Ok(mbuf) => burst.push(mbuf),
+            Err(drop) => counters.drop(drop.into()),
+        }
+        true
     }
 }
 

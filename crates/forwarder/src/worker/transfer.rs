@@ -47,7 +47,10 @@ impl Transfer {
                 let before = burst.len();
                 let received = queue.receive(burst);
                 for frame in &mut burst[before..] {
-                    segments::finish_checksum(frame.data_mut());
+                    let bytes = frame.data_mut();
+                    if !segments::finish_checksum(bytes) {
+                        segments::finish_inner_checksum(bytes);
+                    }
                 }
                 received
             }

@@ -84,7 +84,7 @@ fn an_unfilled_checksum_is_filled() {
         let protocol = if tcp { tcp::PROTOCOL } else { udp::PROTOCOL };
         let pseudo = checksum::pseudo_header(&frame[addresses], protocol, frame.len() - start);
         frame[at..at + 2].copy_from_slice(&checksum::fold(pseudo).to_be_bytes());
-        assert_eq!(description.complete(&mut frame, 0), Some(0));
+        assert_eq!(description.complete(&mut frame, 0), Some(Contents::Frame));
         let packet = &frame[14..];
         assert!(transport_checksum_is_right(
             packet,
@@ -149,7 +149,10 @@ fn a_description_survives_its_bytes_and_a_frame_on_its_way() {
         let mut whole = frame(v6, tcp, 0);
         let given = description(&whole, v6, tcp);
         assert_eq!(Description::from_bytes(&given.to_bytes()), given);
-        assert_eq!(given.complete(&mut whole, 0), Some(1_400));
+        assert_eq!(
+            given.complete(&mut whole, 0),
+            Some(Contents::Segments(1_400))
+        );
         let segments = Segments::of_frame(&whole, 1_400).unwrap();
         let again = Description::of(&segments, 1_400);
         let congestion = if tcp { CONGESTION_NOTIFIED } else { 0 };
@@ -166,5 +169,46 @@ fn a_description_survives_its_bytes_and_a_frame_on_its_way() {
         let protocol = if tcp { tcp::PROTOCOL } else { udp::PROTOCOL };
         let pseudo = checksum::pseudo_header(&whole[addresses], protocol, whole.len() - start);
         assert_eq!(whole[at..at + 2], checksum::fold(pseudo).to_be_bytes());
+    }
+}
+
+/// A frame inside IPv4, UDP and VXLAN.
+fn in_vxlan(inner: &[u8]) -> Vec<u8> {
+    let length = udp::HEADER_LENGTH + wire::vxlan::HEADER_LENGTH + inner.len();
+    let mut outer = frame(false, false, 0)[..42].to_vec();
+    outer[16..18].copy_from_slice(&((20 + length) as u16).to_be_bytes());
+    ipv4::set_checksum(&mut outer[14..34]);
+    outer[38..40].copy_from_slice(&(length as u16).to_be_bytes());
+    let network = wire::Vni::new(5).unwrap();
+    [&outer, &wire::vxlan::to_bytes(network)[..], inner].concat()
+}
+
+#[test]
+fn segments_inside_a_tunnel_are_told_and_those_of_another_kind_refused() {
+    for (v6, tcp) in [(false, true), (true, true), (false, false), (true, false)] {
+        let inner = frame(v6, tcp, 0);
+        let whole = in_vxlan(&inner);
+        let mut given = description(&inner, v6, tcp);
+        given.checksum_start += (whole.len() - inner.len()) as u16;
+        let mut completed = whole.clone();
+        let contents = given.complete(&mut completed, 0);
+        let Some(Contents::Tunnelled(tunnelled)) = contents else {
+            panic!("{contents:?}");
+        };
+        assert_eq!(tunnelled.inner().count(), 3);
+        assert_eq!(completed, whole);
+        given.kind = if tcp { UDP_SEGMENTS } else { TCP_V4 };
+        assert_eq!(given.complete(&mut completed, 0), None);
+        // Without segments, the checksum inside is finished.
+        given.kind = 0;
+        assert_eq!(given.complete(&mut completed, 0), Some(Contents::Frame));
+        let changed = (0..whole.len()).filter(|&i| completed[i] != whole[i]);
+        let at = usize::from(given.checksum_start + given.checksum_offset);
+        assert!(changed.into_iter().all(|i| i == at || i == at + 1));
+        let start = usize::from(given.checksum_start);
+        assert_eq!(checksum::fold(checksum::sum(&whole[start..])), {
+            let stored = u16::from_be_bytes([completed[at], completed[at + 1]]);
+            !stored
+        });
     }
 }

@@ -5,7 +5,7 @@
 //! flags 1: 1 for a tag that was taken out | tag 4 | description 10 | frame
 //! ```
 
-use packet_socket::Arrived;
+use packet_socket::{Arrived, Contents};
 use wire::segments::Segments;
 
 /// Runs an input. What is completed is a frame as long as it arrived, tag included, that can be cut where that was said.
@@ -28,8 +28,17 @@ pub fn run(input: &[u8]) {
     frame.extend_from_slice(bytes);
     match arrived.complete(&mut frame) {
         None => return,
-        Some(0) => {}
-        Some(size) => assert!(Segments::of_frame(&frame, size).is_some()),
+        Some(Contents::Frame) => {}
+        Some(Contents::Segments(size)) => assert!(Segments::of_frame(&frame, size).is_some()),
+        Some(Contents::Tunnelled(tunnelled)) => {
+            let mut count = 0;
+            tunnelled.cut(&frame, 0, &mut Vec::new(), |segment| {
+                assert!(segment.len() <= frame.len());
+                count += 1;
+                true
+            });
+            assert_eq!(count, tunnelled.inner().count());
+        }
     }
     if let Some(tag) = tag {
         assert_eq!(frame[..12], bytes[..12]);

@@ -1,6 +1,6 @@
 //! TCP and UDP.
 
-use wire::segments::{Segments, finish_checksum};
+use wire::segments::{Segments, Tunnelled, finish_checksum, finish_inner_checksum};
 use wire::{IpPacket, checksum, ethernet, tcp, udp};
 
 /// Clamping leaves the sum of the segment as it was, lowers the size to the limit and touches six bytes at most.
@@ -43,6 +43,28 @@ pub fn udp(bytes: &[u8]) {
     }
 }
 
+/// Where TCP or UDP inside a tunnel is looked for.
+const TUNNELLED_LIMIT: usize = 256;
+
+/// The segments of a packet in a tunnel hold its payload, in order, each behind headers that lead to it.
+fn tunnelled_segments(bytes: &[u8], tunnelled: &Tunnelled, size: u16) {
+    let inner = tunnelled.inner();
+    let (mut payload, mut count) = (Vec::new(), 0);
+    tunnelled.cut(bytes, 3, &mut Vec::new(), |segment| {
+        let frame = &segment[3..];
+        let again = Tunnelled::of_frame(frame, size, inner.transport());
+        let again = again.expect("headers of a segment fit");
+        assert_eq!(again.inner().count(), 1);
+        let whole = Segments::of_packet(&frame[inner.ip()..], size);
+        assert!(whole.is_some(), "the inner packet is one");
+        payload.extend_from_slice(&frame[inner.headers()..]);
+        count += 1;
+        true
+    });
+    assert_eq!(count, inner.count());
+    assert!(bytes[inner.headers()..].starts_with(&payload));
+}
+
 /// Two bytes of segment size, and an Ethernet frame. Its segments hold its payload, in order, each with right lengths and
 /// checksums; a checksum that is finished changes nothing else, and stays.
 pub fn segments(bytes: &[u8]) {
@@ -55,7 +77,18 @@ pub fn segments(bytes: &[u8]) {
         assert!(changed.count() <= 2);
         assert!(!finish_checksum(&mut finished));
     }
-    let Some(segments) = Segments::of_frame(bytes, u16::from_be_bytes(*size)) else {
+    let mut finished = bytes.to_vec();
+    if finish_inner_checksum(&mut finished) {
+        let changed = (0..bytes.len()).filter(|&i| finished[i] != bytes[i]);
+        assert!(changed.count() <= 2);
+    }
+    let size = u16::from_be_bytes(*size);
+    for transport in 0..bytes.len().min(TUNNELLED_LIMIT) {
+        if let Some(tunnelled) = Tunnelled::of_frame(bytes, size, transport) {
+            tunnelled_segments(bytes, &tunnelled, size);
+        }
+    }
+    let Some(segments) = Segments::of_frame(bytes, size) else {
         return;
     };
     let ip = ethernet::Header::parse(bytes)

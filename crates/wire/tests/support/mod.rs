@@ -5,3 +5,4 @@ pub mod capture;
 pub mod fields;
 pub mod generate;
 pub mod layers;
+pub mod tunnels;
