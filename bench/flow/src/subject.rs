@@ -61,7 +61,7 @@ impl Subject for Switchboard {
             let hops = Hops {
                 upstream: 1,
                 downstream: value(key),
-                tag: 2,
+                opener: 0,
             };
             let inserted = self.table.insert(key, hops, 2, Direction::Forward, 0);
             assert!(matches!(inserted, Insertion::New(_)), "{inserted:?}");
@@ -98,7 +98,7 @@ impl Subject for Hashbrown {
                 Hops {
                     upstream: 1,
                     downstream: value(key),
-                    tag: 2,
+                    opener: 0,
                 },
             );
         }

@@ -71,7 +71,7 @@ impl RteHash {
             let hops = Hops {
                 upstream: data[index] as u16,
                 downstream: (data[index] >> 16) as u16,
-                tag: 0,
+                opener: 0,
             };
             // The number of any entry is odd.
             let number = NonZeroU32::MIN | (data[index] >> 32) as u32 & each;

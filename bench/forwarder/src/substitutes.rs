@@ -48,7 +48,7 @@ pub fn hops(rules: &Rules) -> Hops {
     Hops {
         upstream: number(|hop| matches!(hop, Hop::Attachment(_))),
         downstream: number(|hop| matches!(hop, Hop::Peer(_))),
-        tag: 0,
+        opener: 0,
     }
 }
 

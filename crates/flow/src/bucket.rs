@@ -4,16 +4,16 @@
 //! Bucket4, one line of 64 bytes                     entry, 21 bytes
 //!  +---------+---------+---------+---+               0        8        15   17   19   21
 //!  | entry 0 | entry 1 | entry 2 | - |               +--------+--------+----+----+----+
-//!  +---------+---------+---------+---+               | addr.  |  head  | up |down|tag |
+//!  +---------+---------+---------+---+               | addr.  |  head  | up |down|from|
 //!  0         21        42        63  64              +--------+--------+----+----+----+
 //! Bucket6, three lines of 64 bytes                  entry, 45 bytes
 //!  +---------+-----+---------+----------+            0        32       39   41   43   45
 //!  | entry 0 | ... | entry 3 | 12 spare |            +--------+--------+----+----+----+
-//!  +---------+-----+---------+----------+            | addr.  |  head  | up |down|tag |
+//!  +---------+-----+---------+----------+            | addr.  |  head  | up |down|from|
 //!  0         45    135       180        192          +--------+--------+----+----+----+
 //! ```
 //!
-//! All numbers are little-endian. The head is the key's, with its twelve quotient bits replaced by the entry's
+//! *From* says who opened the connection: the forward side (0) or the reverse side (1). All numbers are little-endian. The head is the key's, with its twelve quotient bits replaced by the entry's
 //! place, state and age ([`crate::entry`]). A bucket of zeroes is empty, so fresh memory needs no set-up.
 //!
 //! A table in a file may lose its process between any two instructions. So the place, which says that a slot is in use, is
@@ -60,7 +60,7 @@ pub trait Bucket: Plain {
     fn set_low(&mut self, slot: usize, low: u16);
     /// The hops of a slot.
     fn hops(&self, slot: usize) -> Hops;
-    /// Replaces the hops of a slot.
+    /// Replaces the hops of a slot, and says who opened its connection.
     fn set_hops(&mut self, slot: usize, hops: Hops);
     /// The whole entry of a slot.
     fn load(&self, slot: usize) -> Stored<Self::Addresses>;
@@ -99,7 +99,7 @@ fn read_hops(bytes: &[u8], at: usize) -> Hops {
     Hops {
         upstream: word as u16,
         downstream: (word >> 16) as u16,
-        tag: (word >> 32) as u16,
+        opener: (word >> 32) as u16,
     }
 }
 
@@ -107,7 +107,7 @@ fn read_hops(bytes: &[u8], at: usize) -> Hops {
 fn write_hops(bytes: &mut [u8], at: usize, hops: Hops) {
     bytes[at..at + 2].copy_from_slice(&hops.upstream.to_le_bytes());
     bytes[at + 2..at + 4].copy_from_slice(&hops.downstream.to_le_bytes());
-    bytes[at + 4..at + 6].copy_from_slice(&hops.tag.to_le_bytes());
+    bytes[at + 4..at + 6].copy_from_slice(&hops.opener.to_le_bytes());
 }
 
 /// Three IPv4 entries in one cache line.

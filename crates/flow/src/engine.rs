@@ -207,7 +207,7 @@ mod tests {
                 hops: Hops {
                     upstream: 0xffff,
                     downstream: !bit as u16,
-                    tag: 0xffff,
+                    opener: 1,
                 },
             };
             bucket.store(slot, &flipped);

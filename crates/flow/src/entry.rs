@@ -33,8 +33,9 @@ pub struct Hops {
     pub upstream: u16,
     /// Where packets of the forward direction go: the next hop.
     pub downstream: u16,
-    /// Free for the caller: a rule's generation, or the instance attached here.
-    pub tag: u16,
+    /// Which way the packets of the connection's opener go: 0 forward, 1 reverse. The table knows it from the first packet: what
+    /// [`crate::FlowTable::insert`] and [`crate::FlowTable::update`] are given does not count.
+    pub opener: u16,
 }
 
 /// Where an entry lies. Valid until the next call that inserts, removes, ages or scans: entries may move then, which

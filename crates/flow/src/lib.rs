@@ -22,7 +22,7 @@
 //!
 //! table.lookup_batch(&[key], &mut found);
 //! assert_eq!(found, [None]);
-//! let hops = Hops { upstream: 1, downstream: 2, tag: 0 };
+//! let hops = Hops { upstream: 1, downstream: 2, opener: 0 };
 //! assert!(matches!(table.insert(&key, hops, state::SYN, Direction::Forward, now), Insertion::New(_)));
 //!
 //! table.lookup_batch(&[key], &mut found);
@@ -72,7 +72,7 @@ pub use key::{FlowKey, Ipv4Key, Ipv6Key};
 pub use lookup::{BURST, FETCH, Lookups, Missed};
 pub use memory::{Pages, ReserveError};
 pub use scan::{AgeStep, Scan, Verdict, Visited};
-pub use state::{Direction, State};
+pub use state::{Direction, Side, State};
 pub use stats::{Counters, Stats};
 #[cfg(feature = "substitute")]
 pub use substitute::Substitute;

@@ -3,14 +3,14 @@
 //! ```text
 //!   8     7 6       4 3               1     0
 //!  +-------+---------+-----------------+-----------+
-//!  | class |  state  | RST, SYN, FIN   | direction |
+//!  | class |  state  | RST, SYN, FIN   |   side    |
 //!  +-------+---------+-----------------+-----------+
 //! ```
 //! is a case's number. The flags count for TCP alone.
 
 use crate::entry::{AGE_SHIFT, PLACE_MASK, STATE_SHIFT};
 use crate::key::PROTOCOL_SHIFT;
-use crate::state::{Class, Direction, State};
+use crate::state::{Class, Side, State};
 use crate::timers::Ages;
 
 const CASES: usize = 4 * 8 * 8 * 2;
@@ -32,11 +32,11 @@ impl Notes {
         for (class, protocol) in PROTOCOLS.into_iter().enumerate() {
             for state in State::ALL {
                 for case in 0..16u8 {
-                    let direction = match case & 1 {
-                        0 => Direction::Forward,
-                        _ => Direction::Reverse,
+                    let side = match case & 1 {
+                        0 => Side::Opener,
+                        _ => Side::Answerer,
                     };
-                    let next = state.next(protocol, case >> 1, direction);
+                    let next = state.next(protocol, case >> 1, side);
                     let age = ages.stamp(protocol, next, now) as u16;
                     let index = class << CLASS_SHIFT | (state as usize) << STATE_AT;
                     after[index | usize::from(case)] =
@@ -55,10 +55,10 @@ impl Notes {
 
     /// The lowest 16 bits of an entry's head after a packet, and the state they hold.
     #[inline(always)]
-    pub(crate) fn after(&self, head: u64, tcp_flags: u8, direction: Direction) -> (u16, State) {
+    pub(crate) fn after(&self, head: u64, tcp_flags: u8, side: Side) -> (u16, State) {
         let class = Class::of((head >> PROTOCOL_SHIFT) as u8) as usize;
         let state = (head >> STATE_SHIFT) as usize & 7;
-        let event = (tcp_flags as usize & 7) << 1 | direction as usize;
+        let event = (tcp_flags as usize & 7) << 1 | side as usize;
         let index = class << CLASS_SHIFT | state << STATE_AT | event;
         let after = self.after[index % CASES];
         let keep = 0xf000 | PLACE_MASK as u16;
@@ -82,11 +82,11 @@ mod tests {
                 for low in 0..0x400u64 {
                     let head = 0x0012_0000_3456_a000 | u64::from(protocol) << PROTOCOL_SHIFT | low;
                     for flags in [0, 1, 2, 3, 4, 5, 6, 7, 0x10, 0x12, 0xff] {
-                        for direction in [Direction::Forward, Direction::Reverse] {
-                            let next = state_of(head).next(protocol, flags, direction);
+                        for side in [Side::Opener, Side::Answerer] {
+                            let next = state_of(head).next(protocol, flags, side);
                             let age = ages.stamp(protocol, next, now);
                             assert_eq!(
-                                notes.after(head, flags, direction),
+                                notes.after(head, flags, side),
                                 (low_with(head, next, age), next)
                             );
                         }

@@ -30,20 +30,42 @@ pub enum Direction {
     Reverse = 1,
 }
 
+/// Who sent a packet. Only what both sides have sent says that there is a connection: whoever sends alone, whichever way, keeps an entry no
+/// longer than something unanswered may stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// Who sent the first packet.
+    Opener = 0,
+    /// The other one.
+    Answerer = 1,
+}
+
+impl Side {
+    /// Whose packets go this way, where the opener's go that way ([`crate::Hops::opener`]).
+    #[inline(always)]
+    pub fn of(direction: Direction, opener: u16) -> Self {
+        if direction as u16 ^ opener & 1 == 0 {
+            Side::Opener
+        } else {
+            Side::Answerer
+        }
+    }
+}
+
 /// State of a connection. Protocols other than TCP know only [`State::New`] and [`State::Established`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
-    /// Not answered yet; TCP: the forward side's SYN was seen.
+    /// Not answered yet; TCP: the opener's SYN was seen.
     New = 0,
     /// TCP: the SYN was answered by a SYN.
     Handshake = 1,
     /// Both sides spoke; TCP: the three-way handshake is over.
     Established = 2,
-    /// TCP: the forward side sent its FIN.
-    ForwardClosed = 3,
-    /// TCP: the reverse side sent its FIN.
-    ReverseClosed = 4,
+    /// TCP: the opener sent its FIN.
+    OpenerClosed = 3,
+    /// TCP: the answerer sent its FIN.
+    AnswererClosed = 4,
     /// TCP: both sides sent their FIN.
     Closed = 5,
     /// TCP: a RST was seen.
@@ -58,8 +80,8 @@ impl State {
         State::New,
         State::Handshake,
         State::Established,
-        State::ForwardClosed,
-        State::ReverseClosed,
+        State::OpenerClosed,
+        State::AnswererClosed,
         State::Closed,
         State::Reset,
         State::PickedUp,
@@ -80,25 +102,23 @@ impl State {
     }
 
     /// The state of a connection whose first packet is this one.
-    pub fn first(protocol: u8, tcp_flags: u8, direction: Direction) -> Self {
+    pub fn first(protocol: u8, tcp_flags: u8) -> Self {
         if protocol != TCP {
             return State::New;
         }
-        match (signal(tcp_flags), direction) {
-            (Signal::Syn, _) if tcp_flags & ACK == 0 => State::New,
-            (Signal::Syn, _) => State::Handshake,
-            (Signal::Rst, _) => State::Reset,
-            (Signal::Fin, Direction::Forward) => State::ForwardClosed,
-            (Signal::Fin, Direction::Reverse) => State::ReverseClosed,
-            (Signal::Plain, _) => State::PickedUp,
+        match signal(tcp_flags) {
+            Signal::Syn => State::New,
+            Signal::Rst => State::Reset,
+            Signal::Fin => State::OpenerClosed,
+            Signal::Plain => State::PickedUp,
         }
     }
 
     /// The state after one more packet. `tcp_flags` is read for TCP only.
     #[inline(always)]
-    pub fn next(self, protocol: u8, tcp_flags: u8, direction: Direction) -> Self {
+    pub fn next(self, protocol: u8, tcp_flags: u8, side: Side) -> Self {
         NEXT[Class::of(protocol) as usize][self as usize]
-            [(tcp_flags as usize & 7) << 1 | direction as usize]
+            [(tcp_flags as usize & 7) << 1 | side as usize]
     }
 }
 
@@ -152,21 +172,21 @@ const fn signal(tcp_flags: u8) -> Signal {
     }
 }
 
-/// Indexed by class, by state, and by FIN, SYN and RST with the direction's bit below them.
+/// Indexed by class, by state, and by FIN, SYN and RST with the side's bit below them.
 static NEXT: [[[State; 16]; 8]; 4] = {
     let mut table = [[[State::New; 16]; 8]; 4];
     let mut state = 0;
     while state < 8 {
         let mut event = 0;
         while event < 16 {
-            let direction = if event & 1 == 0 {
-                Direction::Forward
+            let side = if event & 1 == 0 {
+                Side::Opener
             } else {
-                Direction::Reverse
+                Side::Answerer
             };
             table[Class::Tcp as usize][state][event] =
-                after(State::ALL[state], signal(event as u8 >> 1), direction);
-            let other = without_tcp(State::ALL[state], direction);
+                after(State::ALL[state], signal(event as u8 >> 1), side);
+            let other = without_tcp(State::ALL[state], side);
             table[Class::Udp as usize][state][event] = other;
             table[Class::Icmp as usize][state][event] = other;
             table[Class::Other as usize][state][event] = other;
@@ -177,36 +197,37 @@ static NEXT: [[[State; 16]; 8]; 4] = {
     table
 };
 
-const fn without_tcp(state: State, direction: Direction) -> State {
-    match (state, direction) {
-        (State::New | State::PickedUp, Direction::Forward) => State::New,
+const fn without_tcp(state: State, side: Side) -> State {
+    match (state, side) {
+        (State::New | State::PickedUp, Side::Opener) => State::New,
         _ => State::Established,
     }
 }
 
-const fn after(state: State, signal: Signal, direction: Direction) -> State {
-    use Direction::{Forward, Reverse};
+const fn after(state: State, signal: Signal, side: Side) -> State {
+    use Side::{Answerer, Opener};
     use State::{
-        Closed, Established, ForwardClosed, Handshake, New, PickedUp, Reset, ReverseClosed,
+        AnswererClosed, Closed, Established, Handshake, New, OpenerClosed, PickedUp, Reset,
     };
-    match (state, signal, direction) {
+    match (state, signal, side) {
         (_, Signal::Rst, _) => Reset,
         // A closed connection's ports are used again.
-        (Closed, Signal::Syn, _) => New,
+        (Closed, Signal::Syn, Opener) => New,
+        (Closed, Signal::Syn, Answerer) => Handshake,
         // The RST was somebody else's: the connection goes on.
-        (Reset, Signal::Plain, Forward) => PickedUp,
-        (Reset, Signal::Plain, Reverse) => Established,
-        (New, Signal::Syn, Reverse) => Handshake,
-        (New, Signal::Syn, Forward) => New,
+        (Reset, Signal::Plain, Opener) => PickedUp,
+        (Reset, Signal::Plain, Answerer) => Established,
+        (New, Signal::Syn, Answerer) => Handshake,
+        (New, Signal::Syn, Opener) => New,
         // A repeated SYN, or a challenge: nothing new.
         (_, Signal::Syn, _) => state,
         (Closed, Signal::Fin, _) => state,
-        (ReverseClosed, Signal::Fin, Forward) => Closed,
-        (_, Signal::Fin, Forward) => ForwardClosed,
-        (ForwardClosed, Signal::Fin, Reverse) => Closed,
-        (_, Signal::Fin, Reverse) => ReverseClosed,
-        (Handshake, Signal::Plain, Forward) => Established,
-        (New | PickedUp, Signal::Plain, Reverse) => Established,
+        (AnswererClosed, Signal::Fin, Opener) => Closed,
+        (_, Signal::Fin, Opener) => OpenerClosed,
+        (OpenerClosed, Signal::Fin, Answerer) => Closed,
+        (_, Signal::Fin, Answerer) => AnswererClosed,
+        (Handshake, Signal::Plain, Opener) => Established,
+        (New | PickedUp, Signal::Plain, Answerer) => Established,
         (_, Signal::Plain, _) => state,
     }
 }
@@ -216,33 +237,33 @@ mod tests {
     use super::*;
 
     /// One letter per state, in the order of its number.
-    const LETTERS: &str = "NHEFRCXP";
+    const LETTERS: &str = "NHEOACXP";
 
     fn letter(state: State) -> char {
         LETTERS.as_bytes()[state as usize].into()
     }
 
-    /// Every transition of TCP. N new, H handshake, E established, F forward closed, R reverse closed, C closed,
+    /// Every transition of TCP. N new, H handshake, E established, O opener closed, A answerer closed, C closed,
     /// X reset, P picked up.
     #[test]
     fn tcp_follows_the_table() {
-        // Columns: ACK forward and reverse, SYN forward and reverse, FIN forward and reverse, RST forward and reverse.
+        // Columns: ACK of opener and answerer, SYN of both, FIN of both, RST of both.
         let table = [
-            ("N", "NE NH FR XX"),
-            ("H", "EH HH FR XX"),
-            ("E", "EE EE FR XX"),
-            ("F", "FF FF FC XX"),
-            ("R", "RR RR CR XX"),
-            ("C", "CC NN CC XX"),
-            ("X", "PE XX FR XX"),
-            ("P", "PE PP FR XX"),
+            ("N", "NE NH OA XX"),
+            ("H", "EH HH OA XX"),
+            ("E", "EE EE OA XX"),
+            ("O", "OO OO OC XX"),
+            ("A", "AA AA CA XX"),
+            ("C", "CC NH CC XX"),
+            ("X", "PE XX OA XX"),
+            ("P", "PE PP OA XX"),
         ];
         for (state, (name, row)) in State::ALL.into_iter().zip(table) {
             assert_eq!(letter(state).to_string(), name);
             let mut actual = String::new();
             for flags in [ACK, SYN, FIN | ACK, RST] {
-                for direction in [Direction::Forward, Direction::Reverse] {
-                    actual.push(letter(state.next(TCP, flags, direction)));
+                for side in [Side::Opener, Side::Answerer] {
+                    actual.push(letter(state.next(TCP, flags, side)));
                 }
                 actual.push(' ');
             }
@@ -253,43 +274,56 @@ mod tests {
     #[test]
     fn of_several_flags_reset_comes_first_and_then_syn() {
         for state in State::ALL {
-            for direction in [Direction::Forward, Direction::Reverse] {
-                assert_eq!(
-                    state.next(TCP, RST | SYN | FIN | ACK, direction),
-                    State::Reset
-                );
-                assert_eq!(
-                    state.next(TCP, SYN | FIN, direction),
-                    state.next(TCP, SYN, direction)
-                );
+            for side in [Side::Opener, Side::Answerer] {
+                assert_eq!(state.next(TCP, RST | SYN | FIN | ACK, side), State::Reset);
+                assert_eq!(state.next(TCP, SYN | FIN, side), state.next(TCP, SYN, side));
                 // ACK, PSH, URG, ECE and CWR decide nothing.
-                assert_eq!(
-                    state.next(TCP, 0xf8, direction),
-                    state.next(TCP, 0, direction)
-                );
+                assert_eq!(state.next(TCP, 0xf8, side), state.next(TCP, 0, side));
             }
         }
     }
 
     #[test]
     fn the_first_packet_tells_where_a_connection_starts() {
-        use Direction::{Forward, Reverse};
         let cases = [
-            (TCP, SYN, Forward, State::New),
-            (TCP, SYN | ACK, Reverse, State::Handshake),
-            (TCP, ACK, Forward, State::PickedUp),
-            (TCP, ACK, Reverse, State::PickedUp),
-            (TCP, FIN | ACK, Forward, State::ForwardClosed),
-            (TCP, FIN | ACK, Reverse, State::ReverseClosed),
-            (TCP, RST, Forward, State::Reset),
-            (17, 0xff, Forward, State::New),
-            (1, 0, Reverse, State::New),
+            (TCP, SYN, State::New),
+            (TCP, SYN | ACK, State::New),
+            (TCP, ACK, State::PickedUp),
+            (TCP, FIN | ACK, State::OpenerClosed),
+            (TCP, RST, State::Reset),
+            (17, 0xff, State::New),
+            (1, 0, State::New),
         ];
-        for (protocol, flags, direction, state) in cases {
+        for (protocol, flags, state) in cases {
             assert_eq!(
-                State::first(protocol, flags, direction),
+                State::first(protocol, flags),
                 state,
-                "{protocol} {flags:#x} {direction:?}"
+                "{protocol} {flags:#x}"
+            );
+        }
+    }
+
+    /// Whatever one side sends, and however much: nothing but an answer makes its entry live long.
+    #[test]
+    fn nobody_establishes_a_connection_alone() {
+        for protocol in [TCP, 17, 1, 47] {
+            let mut reached = vec![];
+            let mut next: Vec<State> = (0..=255)
+                .map(|flags| State::first(protocol, flags))
+                .collect();
+            while let Some(state) = next.pop() {
+                if !reached.contains(&state) {
+                    reached.push(state);
+                    next.extend((0..=255).map(|flags| state.next(protocol, flags, Side::Opener)));
+                }
+            }
+            assert!(
+                !reached.contains(&State::Established),
+                "{protocol}: {reached:?}"
+            );
+            assert!(
+                !reached.contains(&State::Handshake),
+                "{protocol}: {reached:?}"
             );
         }
     }
@@ -298,13 +332,10 @@ mod tests {
     fn without_tcp_an_answer_establishes() {
         for protocol in [1, 17, 47, 58, 132] {
             let state = State::New;
-            assert_eq!(state.next(protocol, RST, Direction::Forward), State::New);
-            let state = state.next(protocol, RST, Direction::Reverse);
+            assert_eq!(state.next(protocol, RST, Side::Opener), State::New);
+            let state = state.next(protocol, RST, Side::Answerer);
             assert_eq!(state, State::Established);
-            assert_eq!(
-                state.next(protocol, FIN, Direction::Forward),
-                State::Established
-            );
+            assert_eq!(state.next(protocol, FIN, Side::Opener), State::Established);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::retime::Retiming;
 use crate::room::{COMFORTABLE, Reached, SEARCH};
 use crate::scan::OpenScan;
 use crate::shape::{MAX_BUCKETS, MIN_BUCKETS, Shape};
-use crate::state::{Direction, SETTLED, State, TCP};
+use crate::state::{Direction, SETTLED, Side, State, TCP};
 use crate::stats::{Counters, Stats};
 use crate::timers::Ages;
 
@@ -81,7 +81,8 @@ impl<K: FlowKey> Noting<'_, K> {
         }
         let bucket = &mut self.buckets[position.bucket() as usize];
         let head = bucket.head(position.slot());
-        let (low, state) = self.notes.after(head, tcp_flags, direction);
+        let side = Side::of(direction, bucket.hops(position.slot()).opener);
+        let (low, state) = self.notes.after(head, tcp_flags, side);
         if low != head as u16 {
             bucket.set_low(position.slot(), low);
         }
@@ -335,7 +336,11 @@ impl<K: FlowKey> FlowTable<K> {
         direction: Direction,
         now: u32,
     ) -> Insertion {
-        let state = State::first(key.protocol(), tcp_flags, direction);
+        let state = State::first(key.protocol(), tcp_flags);
+        let hops = Hops {
+            opener: direction as u16,
+            ..hops
+        };
         self.insert_with(key, hops, state, now)
     }
 
@@ -387,7 +392,10 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// Replaces the hops of an entry.
     pub fn update(&mut self, position: Position, hops: Hops) {
-        self.memory.buckets_mut()[position.bucket() as usize].set_hops(position.slot(), hops);
+        let (bucket, slot) = (position.bucket() as usize, position.slot());
+        let bucket = &mut self.memory.buckets_mut()[bucket];
+        let opener = bucket.hops(slot).opener;
+        bucket.set_hops(slot, Hops { opener, ..hops });
     }
 
     /// Removes a connection and tells what its entry said.

@@ -21,7 +21,7 @@ fn hops(i: u32) -> Hops {
     Hops {
         upstream: i as u16,
         downstream: (i >> 3) as u16,
-        tag: !i as u16,
+        opener: 0,
     }
 }
 
@@ -73,7 +73,7 @@ fn an_idle_connection_leaves_when_its_state_says_and_not_before() {
     assert_eq!(table.age_step(1000 + 7440, all, |_| {}).expired, 0);
     assert_eq!(
         table.on_packet(position, FIN, Direction::Forward, 8000),
-        State::ForwardClosed
+        State::OpenerClosed
     );
     assert_eq!(
         table.on_packet(position, FIN, Direction::Reverse, 8001),

@@ -54,7 +54,7 @@ fn hops(i: u64) -> Hops {
     Hops {
         upstream: i as u16,
         downstream: (i >> 3) as u16,
-        tag: !i as u16,
+        opener: 0,
     }
 }
 

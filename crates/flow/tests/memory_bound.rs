@@ -44,7 +44,7 @@ fn fill(pages: Pages) {
         let hops = Hops {
             upstream: i as u16,
             downstream: 1,
-            tag: 0,
+            opener: 0,
         };
         match table.insert(&key(i), hops, ACK, Direction::Forward, 0) {
             Insertion::New(_) => accepted.push(i),

@@ -465,7 +465,7 @@ impl<F: Frame> Pipeline<F> {
                 Direction::Forward => EDGE_FORWARD,
                 Direction::Reverse => EDGE_REVERSE,
             },
-            tag: 0,
+            opener: 0,
         };
         // A full table costs the memory of the path, not the packet: the classifiers answer again.
         let _ = self.insert(key, hops, flags, seen, now);

@@ -161,7 +161,7 @@ impl<F: Frame> Pipeline<F> {
         let hops = Hops {
             upstream: merge(found.hops.upstream, entry.hops.upstream),
             downstream: merge(found.hops.downstream, entry.hops.downstream),
-            tag: found.hops.tag,
+            opener: found.hops.opener,
         };
         if hops != found.hops {
             table.update(found.position, hops);
@@ -250,6 +250,7 @@ impl Writer<'_> {
             source_port: tuple.source_port.into(),
             destination_port: tuple.destination_port.into(),
             state: state as u32,
+            opened_in_reverse: hops.opener == flow::Direction::Reverse as u16,
             idle,
         })
     }
@@ -451,7 +452,7 @@ fn entry(
     let hops = Hops {
         upstream,
         downstream,
-        tag: 0,
+        opener: record.opened_in_reverse.into(),
     };
     let idle = record.idle;
     if let (Ok(source), Ok(destination)) = (

@@ -208,6 +208,6 @@ fn without_withdrawn(stage: &Stage, found: flow::Hops) -> flow::Hops {
     flow::Hops {
         upstream: keep(&stage.upstream, found.upstream),
         downstream: keep(&stage.downstream, found.downstream),
-        tag: found.tag,
+        opener: found.opener,
     }
 }

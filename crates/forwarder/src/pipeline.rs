@@ -534,7 +534,7 @@ fn hops(from: HopId, towards: HopId, direction: Direction) -> Hops {
     Hops {
         upstream: upstream.0,
         downstream: downstream.0,
-        tag: 0,
+        opener: 0,
     }
 }
 

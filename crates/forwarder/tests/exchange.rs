@@ -146,7 +146,7 @@ impl Forwarder {
         let hops = Hops {
             upstream: self.hop(ends[0]),
             downstream: self.hop(ends[1]),
-            tag: 0,
+            opener: (number / 8 % 2) as u16,
         };
         let place = self.registry.place(stage_place(stage)).unwrap().0;
         self.add(number, place, hops);
@@ -306,7 +306,7 @@ fn everything_that_moves_is_known_at_the_new_home_by_name() {
         let hops = Hops {
             upstream,
             downstream: (number % 2) as u16,
-            tag: 0,
+            opener: 0,
         };
         old.add(number, place.0, hops);
     }

@@ -706,6 +706,9 @@ pub struct FlowRecord {
     /// Seconds since its last packet.
     #[prost(uint32, tag = "10")]
     pub idle: u32,
+    /// Whether the first packet went in reverse direction.
+    #[prost(bool, tag = "11")]
+    pub opened_in_reverse: bool,
 }
 /// ImportFlowsRequest gives a forwarder a page of a sibling's ("forwarder.<name>.import"). Entries that it has already stay,
 /// but for hops that lead to the sibling: those become what the sibling has there.

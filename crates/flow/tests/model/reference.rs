@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use flow::{Direction, FlowKey, Hops, State, Timeouts};
+use flow::{Direction, FlowKey, Hops, Side, State, Timeouts};
 
 /// What the reference knows of a connection.
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,11 @@ impl<K: FlowKey> Reference<K> {
     }
 
     pub fn insert(&mut self, key: K, hops: Hops, tcp_flags: u8, direction: Direction, now: u32) {
-        let state = State::first(key.protocol(), tcp_flags, direction);
+        let state = State::first(key.protocol(), tcp_flags);
+        let hops = Hops {
+            opener: direction as u16,
+            ..hops
+        };
         self.connections.insert(
             key,
             Connection {
@@ -49,7 +53,12 @@ impl<K: FlowKey> Reference<K> {
 
     pub fn on_packet(&mut self, key: &K, tcp_flags: u8, direction: Direction, now: u32) -> State {
         let connection = self.connections.get_mut(key).expect("the table has it");
-        connection.state = connection.state.next(key.protocol(), tcp_flags, direction);
+        let side = if direction as u16 == connection.hops.opener {
+            Side::Opener
+        } else {
+            Side::Answerer
+        };
+        connection.state = connection.state.next(key.protocol(), tcp_flags, side);
         connection.seen = now;
         connection.state
     }

@@ -87,7 +87,7 @@ impl<K: FlowKey> Run<K> {
         Hops {
             upstream: word as u16,
             downstream: (word >> 16) as u16,
-            tag: (word >> 32) as u16,
+            opener: 7, // of no consequence
         }
     }
 
@@ -214,11 +214,10 @@ impl<K: FlowKey> Run<K> {
         let (key, hops) = (self.key(), self.hops());
         if let Some(found) = self.table.get(&key) {
             self.table.update(found.position, hops);
-            self.reference
-                .connections
-                .get_mut(&key)
-                .expect("the table has it")
-                .hops = hops;
+            let connections = &mut self.reference.connections;
+            let known = &mut connections.get_mut(&key).expect("the table has it").hops;
+            let opener = known.opener;
+            *known = Hops { opener, ..hops };
         }
     }
 

@@ -135,7 +135,7 @@ mod tests {
         Hops {
             upstream: 1,
             downstream: (number % 50) as u16,
-            tag: 0,
+            opener: 0,
         }
     }
 

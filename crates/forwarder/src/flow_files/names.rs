@@ -122,7 +122,7 @@ mod tests {
         let hops = |upstream, downstream| Hops {
             upstream,
             downstream,
-            tag: 0,
+            opener: 0,
         };
         if number.is_multiple_of(2) {
             let of = [number, number + 1].map(|of| registry.hop(peer(of)).unwrap().0);

@@ -1,9 +1,10 @@
-//! Neighbours that do not answer: what waits for them is bounded, each link for itself.
+//! Who does not answer: what waits for neighbours is bounded, each link for itself, and connections without an answer end soon.
 
 use crate::frames::{packet, tuple};
 use crate::network::Network;
 use crate::plan::{Plan, chain, edge, instance};
 use std::collections::BTreeMap;
+use wire::tcp;
 
 /// Silent addresses that one customer floods.
 const SILENT: u32 = 500;
@@ -64,4 +65,43 @@ fn a_flood_of_silent_addresses_takes_nothing_from_other_customers() {
         1,
         "it answers now"
     );
+}
+
+/// Whichever side sends without being answered: its entries live no longer than those of what is unanswered.
+#[test]
+fn nobody_keeps_an_entry_for_long_alone() {
+    let unanswered = [
+        (tcp::PROTOCOL, tcp::SYN, 35),
+        (tcp::PROTOCOL, tcp::SYN | tcp::ACK, 35),
+        (tcp::PROTOCOL, tcp::ACK, 315),
+        (17, 0, 35),
+    ];
+    for (protocol, flags, wait) in unanswered {
+        for from_ingress in [true, false] {
+            let vnfs = vec![vec![instance(1, "a", 100)]];
+            let mut network = Network::new(Plan::new(2, chain(0, vnfs, 1)));
+            let chain = network.plan.chains[0].clone();
+            let one = tuple("10.1.0.5", 4000, "10.2.0.9", 80, protocol);
+            for _ in 0..3 {
+                let left = if from_ingress {
+                    network.send(&chain.ingress, &packet(&one, flags, 10))
+                } else {
+                    network.send(&chain.egress, &packet(&one.reversed(), flags, 10))
+                };
+                assert_eq!(left.len(), 1, "{:?}", network.drops());
+            }
+            for _ in 0..wait {
+                network.tick();
+            }
+            let left: u64 = network
+                .nodes
+                .iter()
+                .map(|node| node.pipeline.flow_entries())
+                .sum();
+            assert_eq!(
+                left, 0,
+                "{protocol} {flags:#x}, from ingress: {from_ingress}"
+            );
+        }
+    }
 }

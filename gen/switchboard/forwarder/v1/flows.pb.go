@@ -410,9 +410,11 @@ type FlowRecord struct {
 	// What the connection's packets showed so far: a number of the flow table's states, 0 to 7.
 	State uint32 `protobuf:"varint,9,opt,name=state,proto3" json:"state,omitempty"`
 	// Seconds since its last packet.
-	Idle          uint32 `protobuf:"varint,10,opt,name=idle,proto3" json:"idle,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Idle uint32 `protobuf:"varint,10,opt,name=idle,proto3" json:"idle,omitempty"`
+	// Whether the first packet went in reverse direction.
+	OpenedInReverse bool `protobuf:"varint,11,opt,name=opened_in_reverse,json=openedInReverse,proto3" json:"opened_in_reverse,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *FlowRecord) Reset() {
@@ -513,6 +515,13 @@ func (x *FlowRecord) GetIdle() uint32 {
 		return x.Idle
 	}
 	return 0
+}
+
+func (x *FlowRecord) GetOpenedInReverse() bool {
+	if x != nil {
+		return x.OpenedInReverse
+	}
+	return false
 }
 
 // ImportFlowsRequest gives a forwarder a page of a sibling's ("forwarder.<name>.import"). Entries that it has already stay,
@@ -652,7 +661,7 @@ const file_switchboard_forwarder_v1_flows_proto_rawDesc = "" +
 	"\vchain_label\x18\x01 \x01(\rR\n" +
 	"chainLabel\x12!\n" +
 	"\fegress_label\x18\x02 \x01(\rR\vegressLabel\x12\x14\n" +
-	"\x05stage\x18\x03 \x01(\rR\x05stage\"\xaa\x02\n" +
+	"\x05stage\x18\x03 \x01(\rR\x05stage\"\xd6\x02\n" +
 	"\n" +
 	"FlowRecord\x12\x14\n" +
 	"\x05place\x18\x01 \x01(\rR\x05place\x12\x1a\n" +
@@ -668,7 +677,8 @@ const file_switchboard_forwarder_v1_flows_proto_rawDesc = "" +
 	"\x10destination_port\x18\b \x01(\rR\x0fdestinationPort\x12\x14\n" +
 	"\x05state\x18\t \x01(\rR\x05state\x12\x12\n" +
 	"\x04idle\x18\n" +
-	" \x01(\rR\x04idle\"`\n" +
+	" \x01(\rR\x04idle\x12*\n" +
+	"\x11opened_in_reverse\x18\v \x01(\bR\x0fopenedInReverse\"`\n" +
 	"\x12ImportFlowsRequest\x12\x12\n" +
 	"\x04from\x18\x01 \x01(\tR\x04from\x126\n" +
 	"\x04page\x18\x02 \x01(\v2\".switchboard.forwarder.v1.FlowPageR\x04page\"B\n" +
