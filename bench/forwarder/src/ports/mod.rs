@@ -3,6 +3,7 @@
 pub mod generator;
 pub mod worker;
 
+use crate::rules;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -42,9 +43,13 @@ impl Wires {
         self.devargs(number, "server")
     }
 
-    /// The port of what is measured.
+    /// The port of what is measured. The VNF's has the address that frames of the VNF go to.
     pub fn client(&self, number: usize) -> String {
-        self.devargs(number, "client")
+        let devargs = self.devargs(number, "client");
+        match number {
+            rules::VNF_PORT => format!("{devargs},mac={}", rules::PORT_MAC),
+            _ => devargs,
+        }
     }
 }
 
