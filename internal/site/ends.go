@@ -96,10 +96,6 @@ func (c *computation) instanceCandidates(p *path, forwarder string, position, fr
 	for _, other := range sortedKeys(perForwarder) {
 		if other != forwarder {
 			remote := &rules.RemoteTarget{Peer: c.in.Site + "/" + other, Withdrawn: !serving[other]}
-			if remote.Withdrawn {
-				all = append(all, candidate{remote: remote})
-				continue
-			}
 			all = append(all, candidate{remote: remote, share: part(perForwarder[other])})
 		}
 	}

@@ -1,6 +1,8 @@
 //! Frames that a device delivers in several buffers: one buffer holds them, or they are counted.
 
-use dpdk::{Environment, Mbuf, Pool, Port};
+mod support;
+
+use dpdk::{Mbuf, Pool, Port};
 use std::{env, fs, process};
 
 /// Bytes of the largest frame that a buffer of the pool holds behind its headroom.
@@ -20,17 +22,7 @@ fn capture(lengths: &[usize]) -> Vec<u8> {
 
 #[test]
 fn frames_that_fit_no_buffer_are_counted() {
-    let words = [
-        "--no-huge",
-        "--no-shconf",
-        "--no-telemetry",
-        "--no-pci",
-        "--log-level=error",
-        "-m",
-        "32",
-    ];
-    let words: Vec<String> = words.map(String::from).to_vec();
-    let environment = Environment::start(&words).expect("DPDK starts");
+    let environment = support::start();
     let room = (ROOM + 128) as u16;
     let pool = Pool::new(&environment, "packets", 1_023, room).expect("there is memory");
     let file = env::temp_dir().join(format!("switchboard-long-frames-{}.pcap", process::id()));

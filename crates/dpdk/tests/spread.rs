@@ -1,20 +1,12 @@
 //! Devices that can spread packets over queues get several, others one.
 
-use dpdk::{Environment, Mbuf, Pool, Port};
+mod support;
+
+use dpdk::{Mbuf, Pool, Port};
 
 #[test]
 fn a_device_that_can_spread_packets_gets_a_queue_for_each_worker() {
-    let words = [
-        "--no-huge",
-        "--no-shconf",
-        "--no-telemetry",
-        "--no-pci",
-        "--log-level=error",
-        "-m",
-        "32",
-    ];
-    let words: Vec<String> = words.map(String::from).to_vec();
-    let environment = Environment::start(&words).expect("DPDK starts");
+    let environment = support::start();
     let pool = Pool::new(&environment, "packets", 4_095, 2176).expect("there is memory");
     // The null device claims to spread, and delivers on every queue.
     let (port, mut queues) = Port::open_spread("net_null0", &pool, 3, 64).expect("it opens");

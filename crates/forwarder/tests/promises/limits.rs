@@ -19,23 +19,9 @@ const INNER: usize = 1500 - 20 - 8 - 8 - 14 - 8;
 fn segment_sizes_that_a_syn_offers_are_lowered_to_what_fits() {
     let mut network = network(1500);
     let chain = network.plan.chains[0].clone();
-    for (source, destination, headers) in [
-        ("10.1.0.5", "10.2.0.9", 40),
-        ("2001:db8:1::5", "2001:db8:2::9", 60),
-    ] {
+    lowers_segment_sizes(&mut network, INNER, "between edges");
+    for (source, destination) in [("10.1.0.5", "10.2.0.9"), ("2001:db8:1::5", "2001:db8:2::9")] {
         let tuple = tuple(source, 4000, destination, 80, tcp::PROTOCOL);
-        for (edge, packet_tuple, flags) in [
-            (&chain.ingress, tuple, tcp::SYN),
-            (&chain.egress, tuple.reversed(), tcp::SYN | tcp::ACK),
-        ] {
-            let sent = packet(&packet_tuple, flags, 0);
-            let arrived = network.send(edge, &sent).remove(0).packet;
-            let parsed = IpPacket::parse(&arrived).unwrap();
-            let option = &arrived[parsed.transport_offset + 20..parsed.transport_offset + 24];
-            let size = (INNER - headers) as u16;
-            assert_eq!(option, [2, 4, (size >> 8) as u8, size as u8]);
-            assert!(transport_checksum_is_right(&arrived));
-        }
         let plain = network
             .send(&chain.ingress, &packet(&tuple, tcp::ACK, 0))
             .remove(0)
@@ -60,27 +46,33 @@ fn segment_sizes_are_lowered_to_what_a_vnf_takes() {
         let mut set = network.plan.rules(1);
         set.attachments[0].mtu = 1300;
         network.apply_at(1, &set);
-        let chain = network.plan.chains[0].clone();
-        for (source, destination, headers) in [
-            ("10.1.0.5", "10.2.0.9", 40),
-            ("2001:db8:1::5", "2001:db8:2::9", 60),
-        ] {
-            let tuple = tuple(source, 4000, destination, 80, tcp::PROTOCOL);
-            for (edge, packet_tuple, flags) in [
-                (&chain.ingress, tuple, tcp::SYN),
-                (&chain.egress, tuple.reversed(), tcp::SYN | tcp::ACK),
-            ] {
-                let sent = packet(&packet_tuple, flags, 0);
-                let arrived = network.send(edge, &sent).remove(0).packet;
-                let parsed = IpPacket::parse(&arrived).unwrap();
-                let option = &arrived[parsed.transport_offset + 22..parsed.transport_offset + 24];
-                let size: u16 = 1300 - headers;
-                assert_eq!(option, size.to_be_bytes(), "{kind:?} {packet_tuple}");
-                assert!(transport_checksum_is_right(&arrived));
-            }
-        }
+        lowers_segment_sizes(&mut network, 1300, &format!("{kind:?}"));
         // Over IPv6 the edges lower it to 1440 already.
         assert_eq!(network.event("mss_clamped"), 6);
+    }
+}
+
+/// Sees that SYNs of both directions and families offer segments that fit in IP packets of a size.
+fn lowers_segment_sizes(network: &mut Network, inner: usize, place: &str) {
+    let chain = network.plan.chains[0].clone();
+    for (source, destination, headers) in [
+        ("10.1.0.5", "10.2.0.9", 40),
+        ("2001:db8:1::5", "2001:db8:2::9", 60),
+    ] {
+        let tuple = tuple(source, 4000, destination, 80, tcp::PROTOCOL);
+        for (edge, packet_tuple, flags) in [
+            (&chain.ingress, tuple, tcp::SYN),
+            (&chain.egress, tuple.reversed(), tcp::SYN | tcp::ACK),
+        ] {
+            let sent = packet(&packet_tuple, flags, 0);
+            let arrived = network.send(edge, &sent).remove(0).packet;
+            let parsed = IpPacket::parse(&arrived).unwrap();
+            let option = &arrived[parsed.transport_offset + 20..parsed.transport_offset + 24];
+            let size = (inner - headers) as u16;
+            let expected = [2, 4, (size >> 8) as u8, size as u8];
+            assert_eq!(option, expected, "{place} {packet_tuple}");
+            assert!(transport_checksum_is_right(&arrived));
+        }
     }
 }
 
