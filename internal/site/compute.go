@@ -151,7 +151,7 @@ func (c *computation) servicePath(p *path, forwarder string, previous map[placeK
 		stage := &rules.Stage{Number: z,
 			Downstream: c.end(p, forwarder, z, z-1, len(up.Local) > 0),
 			Upstream:   c.end(p, forwarder, z-1, z, len(down.Local) > 0)}
-		retain(stage, previous[placeKey{served.ChainLabel, served.EgressLabel, z}])
+		c.retain(p, stage, previous[placeKey{served.ChainLabel, served.EgressLabel, z}])
 		served.Stages = append(served.Stages, stage)
 	}
 	if len(served.Stages) == 0 {
@@ -205,17 +205,18 @@ func withoutNsh(set *rules.RuleSet) {
 
 // retain keeps forwarders that were targets before, with weight 0, as long as the path exists: connections may still
 // pass them, and nobody counts another site's connections.
-func retain(stage, previous *rules.Stage) {
-	keep := func(end, before *rules.StageEnd) {
+func (c *computation) retain(p *path, stage, previous *rules.Stage) {
+	keep := func(position uint32, end, before *rules.StageEnd) {
 		for _, old := range before.GetRemote() {
 			if !slices.ContainsFunc(end.Remote, func(r *rules.RemoteTarget) bool { return r.Peer == old.Peer }) {
-				end.Remote = append(end.Remote, &rules.RemoteTarget{Peer: old.Peer, Prefixes: old.Prefixes})
+				end.Remote = append(end.Remote, &rules.RemoteTarget{Peer: old.Peer, Prefixes: old.Prefixes,
+					Withdrawn: c.left(p, old.Peer, position)})
 			}
 		}
 		slices.SortFunc(end.Remote, func(a, b *rules.RemoteTarget) int { return cmp.Compare(a.Peer, b.Peer) })
 	}
-	keep(stage.Downstream, previous.GetDownstream())
-	keep(stage.Upstream, previous.GetUpstream())
+	keep(stage.Number, stage.Downstream, previous.GetDownstream())
+	keep(stage.Number-1, stage.Upstream, previous.GetUpstream())
 }
 
 func stagesOf(set *rules.RuleSet) map[placeKey]*rules.Stage {

@@ -195,64 +195,6 @@ func TestRoutesTakenAwayKeepTheirTargets(t *testing.T) {
 	n.golden(t)
 }
 
-// Connections may not stay with a forwarder that nobody can be behind: all its instances are dead, or its site has none at all.
-// One that drains, and one that may have handed its own over to a sibling, keep theirs.
-func TestForwardersThatServeNobodyAreWithdrawn(t *testing.T) {
-	n := office("office", "a", "b", "c", "d", "core")
-	n.instance("a", "firewall", "fw-1", 100)
-	n.instance("b", "firewall", "fw-2", 0)
-	n.instance("c", "firewall", "fw-3", 0)
-	n.instances["c"][0].dead = true
-	n.chain("acme", "web", 16, []string{"firewall"}, []string{"lan"}, []string{"inet"},
-		"0.2: office a core", "0.2: office b core", "0.3: office c core", "0.3: office d core")
-	in := n.inputs("office")
-	sibling := n.forwarder("a")
-	sibling.Forwarder, sibling.Address, sibling.VnfWeights, sibling.Serves = "f2", "192.0.2.98", nil, nil
-	in.Remote = append(in.Remote, sibling)
-	got := map[string]bool{}
-	for _, target := range Compute(in).Rules["f1"].Paths[0].Stages[0].Downstream.Remote {
-		got[target.Peer] = target.Withdrawn
-		if target.Withdrawn && target.Weight > 0 {
-			t.Errorf("%s is withdrawn with weight %d", target.Peer, target.Weight)
-		}
-	}
-	want := map[string]bool{"a/f1": false, "b/f1": false, "c/f1": true, "d/f1": true}
-	if !maps.Equal(got, want) {
-		t.Errorf("withdrawn: %v, want %v", got, want)
-	}
-}
-
-// The same among forwarders of one site, where a dead instance is told from one that is at home elsewhere.
-func TestSiblingsWithDeadInstancesOnlyAreWithdrawn(t *testing.T) {
-	for dead, want := range map[bool]bool{false: false, true: true} {
-		n := office("office", "cloud")
-		n.instance("office", "firewall", "fw-1", 100)
-		n.instance("office", "firewall", "fw-2", 100)
-		n.instances["office"][1].dead = dead
-		n.chain("acme", "web", 16, []string{"firewall"}, []string{"lan"}, []string{"inet"}, "1: office office cloud")
-		in := n.inputs("office")
-		in.Forwarders = append(in.Forwarders, in.Forwarders[0])
-		in.Forwarders[1].Name, in.Forwarders[1].TunnelAddress, in.Forwarders[1].Interface = "f2", "192.0.2.77/24", "wan1"
-		for i := range in.Attachments {
-			if in.Attachments[i].Instance == "fw-2" {
-				in.Attachments[i].Forwarder = "f2"
-				if dead {
-					in.Attachments[i].Weight = 0
-				}
-			}
-		}
-		var got *bool
-		for _, target := range Compute(in).Rules["f1"].Paths[0].Stages[0].Downstream.Remote {
-			if target.Peer == "office/f2" {
-				got = &target.Withdrawn
-			}
-		}
-		if got == nil || *got != want {
-			t.Errorf("dead %v: office/f2 is withdrawn: %v", dead, got)
-		}
-	}
-}
-
 // A site that no route has any more is still heard of: silent about it, its forwarder would count as dead, and connections
 // that pass it would choose again.
 func TestSitesOfFormerRoutesAreStillHeard(t *testing.T) {

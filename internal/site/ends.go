@@ -107,28 +107,30 @@ func (c *computation) instanceCandidates(p *path, forwarder string, position, fr
 	return all
 }
 
-// remoteInstances are the forwarders of another site that have instances of a VNF. Those whose instances are all dead are withdrawn,
-// and all of a site where nobody serves the VNF, not even what drains: connections that they have choose again. A forwarder
-// without instances at a site that has some is none of these: it may have handed its own over, and passes on what comes for them.
+// remoteInstances are the forwarders of another site that have instances of a VNF. A forwarder without any at a site that has some
+// is none of these: it may have handed its own over, and passes on what comes for them.
 func (c *computation) remoteInstances(p *path, site string, position uint32, share float64) []candidate {
 	name := p.vnfAt(position)
-	served, total := false, 0.0
-	for _, f := range c.forwarders[site] {
-		served = served || slices.Contains(f.Serves, name)
-		total += float64(f.VnfWeights[name])
-	}
+	total := 0.0
 	var all []candidate
+	var weights []float64
 	for _, f := range c.forwarders[site] { // in order of their names
 		weight, has := f.VnfWeights[name]
-		serves := slices.Contains(f.Serves, name)
-		if !has && served {
+		withdrawn := c.withdrawn(p, f, position)
+		if !has && !withdrawn {
 			continue
 		}
-		target := candidate{remote: &rules.RemoteTarget{Peer: peerID(f), Withdrawn: !serves}}
-		if total > 0 {
-			target.share = share * float64(weight) / total
+		if withdrawn {
+			weight = 0
 		}
-		all = append(all, target)
+		all = append(all, candidate{remote: &rules.RemoteTarget{Peer: peerID(f), Withdrawn: withdrawn}})
+		weights = append(weights, float64(weight))
+		total += float64(weight)
+	}
+	for i, weight := range weights {
+		if total > 0 {
+			all[i].share = share * weight / total
+		}
 	}
 	return all
 }

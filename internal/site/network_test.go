@@ -33,6 +33,7 @@ type testInstance struct {
 	vnf, name string
 	weight    uint32
 	dead      bool
+	outOfUse  []vnf.Place
 }
 
 func line(sites ...string) *network {
@@ -107,7 +108,7 @@ func (n *network) routes(texts ...string) []*control.PlannedRoute {
 func (n *network) inputs(site string) Inputs {
 	in := Inputs{Site: site, Edges: n.edges, UsableEdges: map[EdgeKey]string{}, Chains: n.chains,
 		Forwarders: []Forwarder{{Name: "f1", TunnelAddress: n.address(site) + "/24", Interface: "wan0", MTU: 1600, Driver: DriverAFPacket}},
-		Latency:    func(a, b string) float64 { return 10 * math.Abs(float64(n.number(a)-n.number(b))) },
+		Latency:    n.latency(),
 		Previous:   map[string]*rules.RuleSet{}}
 	if set := n.previous[site]; set != nil {
 		in.Previous["f1"] = set
@@ -122,14 +123,25 @@ func (n *network) inputs(site string) Inputs {
 			in.Remote = append(in.Remote, n.forwarder(other))
 		}
 	}
+	in.Attachments = n.attachments(site)
+	return in
+}
+
+func (n *network) latency() func(a, b string) float64 {
+	return func(a, b string) float64 { return 10 * math.Abs(float64(n.number(a)-n.number(b))) }
+}
+
+func (n *network) attachments(site string) []vnf.Attachment {
+	var all []vnf.Attachment
+	in := Inputs{Site: site, Edges: n.edges, Chains: n.chains, Latency: n.latency()}
 	for _, place := range Needs(in, func(string) string { return "" }).Places {
 		for _, i := range n.instances[site] {
 			if i.vnf == place.VNF {
-				in.Attachments = append(in.Attachments, attached(i, place.Place))
+				all = append(all, attached(i, place.Place))
 			}
 		}
 	}
-	return in
+	return all
 }
 
 func attached(i testInstance, place vnf.Place) vnf.Attachment {
@@ -140,8 +152,8 @@ func attached(i testInstance, place vnf.Place) vnf.Attachment {
 	if i.weight == 0 {
 		a.State = vnf.Draining
 	}
-	if i.dead {
-		a.State = vnf.Dead
+	if i.dead || slices.Contains(i.outOfUse, place) {
+		a.State, a.Weight = vnf.Dead, 0
 	}
 	return a
 }
@@ -156,6 +168,7 @@ func (n *network) forwarder(site string) *control.ForwarderRecord {
 			f.Serves = append(f.Serves, i.vnf)
 		}
 	}
+	f.OutOfUse = outOfUse(n.attachments(site), "f1", f.Serves)
 	for _, e := range instancesOf(n.edges) {
 		if e.Spec.Site == site {
 			f.Edges = append(f.Edges, EdgeKey{e.Customer, e.Edge}.String())

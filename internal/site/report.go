@@ -189,6 +189,7 @@ func (s *Switchboard) forwarderRecord(f Forwarder) *control.ForwarderRecord {
 	}
 	slices.Sort(record.Edges)
 	slices.Sort(record.Serves)
+	record.OutOfUse = outOfUse(s.state.observed.Attachments, f.Name, record.Serves)
 	record.Leaving = s.state.leaving[f.Name] != nil
 	for gone, to := range s.tookOver() {
 		if to == f.Name {

@@ -8,12 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 )
 
 // TestOnePlaceThatFailsIsRoutedAround: chains share an instance, and one of them is let through no more. That chain alone is led
-// around the instance; another's connections and route stay, and the instance works for it.
+// around the instance, its connections too; another's connections and route stay, and the instance works for it.
 func TestOnePlaceThatFailsIsRoutedAround(t *testing.T) {
 	const port = 5375
 	l := useLaboratory(t)
@@ -21,8 +22,9 @@ func TestOnePlaceThatFailsIsRoutedAround(t *testing.T) {
 	site := ""
 	for index := range 3 { // over two sites: two of them share one
 		echoServer(t, l, "www", uint16(port+index))
+		datagramEcho(t, l, "www", uint16(port+index))
 		c := chainSpec{name: fmt.Sprintf("shares-%d", index), customer: "acme", edge: "office-lan", vnfs: []string{"split"},
-			match: fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["%d"]}`, port+index)}
+			match: fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [tcp, udp], destinationPorts: ["%d"]}`, port+index)}
 		l.activate(t, c)
 		over := l.routes(t, c)[0].Sites[0]
 		if at[over] == nil {
@@ -40,11 +42,16 @@ func TestOnePlaceThatFailsIsRoutedAround(t *testing.T) {
 			eventually(t, activation, func() error { return l.settled(t, c) })
 		}
 	})
-	failed := l.breakPlace(t, machine, chains)
-	sound := slices.DeleteFunc(slices.Sorted(maps.Keys(chains)), func(name string) bool { return name == failed })[0]
 	serverOf := func(name string) netip.AddrPort {
 		return netip.AddrPortFrom(netip.MustParseAddr(www), port+uint16(name[len(name)-1]-'0'))
 	}
+	old := map[string]*datagrams{}
+	for name := range chains {
+		old[name] = startDatagrams(t, l, "acme-host", serverOf(name), 20)
+		eventually(t, activation, old[name].allAnswered)
+	}
+	failed := l.breakPlace(t, machine, chains)
+	sound := slices.DeleteFunc(slices.Sorted(maps.Keys(chains)), func(name string) bool { return name == failed })[0]
 	f := startFlows(t, l, "acme-host", serverOf(sound), 10)
 	eventually(t, activation, func() error {
 		if err := l.active(t, chains[failed]); err != nil {
@@ -59,10 +66,45 @@ func TestOnePlaceThatFailsIsRoutedAround(t *testing.T) {
 	if routes := l.routes(t, chains[sound]); len(routes) != 1 || routes[0].Sites[0] != site {
 		t.Errorf("chain %s, whose place is sound, is over %v", sound, routes)
 	}
+	for _, name := range []string{failed, sound} {
+		eventually(t, activation, old[name].allAnswered)
+	}
 	before := f.answers()
 	eventually(t, activation, func() error { return f.goOn(before, 5) })
 	if err := f.end(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestConnectionsLeaveAPlaceThatIsOutOfUse: a chain runs over two sites, and one of its instances, which another chain keeps at work, lets
+// it through no more. Connections that it had there go on over the other site.
+func TestConnectionsLeaveAPlaceThatIsOutOfUse(t *testing.T) {
+	const port = 5378
+	l := useLaboratory(t)
+	wide := chainSpec{name: "wide", customer: "acme", edge: "office-lan", vnfs: []string{"split"}, times: 2,
+		match: fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [tcp, udp], destinationPorts: ["%d"]}`, port)}
+	beside := chainSpec{name: "beside", customer: "acme", edge: "office-lan", vnfs: []string{"split"},
+		match: fmt.Sprintf(`{destinationPrefixes: [198.51.100.0/24], protocols: [tcp], destinationPorts: ["%d"]}`, port+1)}
+	l.activate(t, wide)
+	l.activate(t, beside)
+	if routes := l.routes(t, wide); len(routes) != 2 {
+		t.Fatalf("routes %v, want one over each edge cloud", routes)
+	}
+	machine := "split-" + strings.TrimPrefix(l.routes(t, beside)[0].Sites[0], "edge-") + "-1"
+	server := netip.AddrPortFrom(netip.MustParseAddr(www), port)
+	datagramEcho(t, l, "www", port)
+	d := startDatagrams(t, l, "acme-host", server, 100)
+	eventually(t, activation, d.allAnswered)
+	t.Cleanup(func() {
+		l.mendPlaces(t, machine)
+		eventually(t, activation, func() error { return l.settled(t, wide) })
+	})
+	l.breakPlace(t, machine, map[string]chainSpec{"acme/wide": wide})
+	eventually(t, 20*time.Second, d.allAnswered)
+	there, longest := d.waits(400 * time.Millisecond) // the probes take longer to find the place
+	t.Logf("%d of %d flows had the place; none waited longer than %v", there, len(d.all), longest.Round(time.Millisecond))
+	if there == 0 {
+		t.Error("no connection had the place that was taken out of use")
 	}
 }
 

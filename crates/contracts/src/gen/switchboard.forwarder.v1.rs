@@ -399,8 +399,8 @@ pub struct RemoteTarget {
     /// For edges behind that forwarder: destinations; empty for all.
     #[prost(string, repeated, tag = "3")]
     pub prefixes: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
-    /// It has nobody left who serves this stage, not even the connections that it has: these choose again where anybody else can be
-    /// chosen. Its weight is 0.
+    /// It has nobody left who serves this end of the stage, not even the connections that it has, whatever it serves elsewhere: these
+    /// choose again where anybody else can be chosen. Its weight is 0.
     #[prost(bool, tag = "4")]
     pub withdrawn: bool,
 }

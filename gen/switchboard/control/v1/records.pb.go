@@ -992,7 +992,10 @@ type ForwarderRecord struct {
 	// It goes: it has handed everything over.
 	Leaving bool `protobuf:"varint,14,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	// VNFs with an instance here that serves at least the connections it has: healthy or draining.
-	Serves        []string `protobuf:"bytes,15,rep,name=serves,proto3" json:"serves,omitempty"`
+	Serves []string `protobuf:"bytes,15,rep,name=serves,proto3" json:"serves,omitempty"`
+	// Places, of those VNFs, at which an instance here has interfaces and none works. Whoever says nothing of a place has not
+	// taken it out of use: it may not have made it yet, or be of a version that does not say so.
+	OutOfUse      []*ServedPlace `protobuf:"bytes,16,rep,name=out_of_use,json=outOfUse,proto3" json:"out_of_use,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1132,6 +1135,76 @@ func (x *ForwarderRecord) GetServes() []string {
 	return nil
 }
 
+func (x *ForwarderRecord) GetOutOfUse() []*ServedPlace {
+	if x != nil {
+		return x.OutOfUse
+	}
+	return nil
+}
+
+// ServedPlace is a place without the instance: where a VNF stands in a service path.
+type ServedPlace struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Even.
+	ChainLabel  uint32 `protobuf:"varint,1,opt,name=chain_label,json=chainLabel,proto3" json:"chain_label,omitempty"`
+	EgressLabel uint32 `protobuf:"varint,2,opt,name=egress_label,json=egressLabel,proto3" json:"egress_label,omitempty"`
+	// The stage that leads into the VNF, from 1.
+	Stage         uint32 `protobuf:"varint,3,opt,name=stage,proto3" json:"stage,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServedPlace) Reset() {
+	*x = ServedPlace{}
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServedPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServedPlace) ProtoMessage() {}
+
+func (x *ServedPlace) ProtoReflect() protoreflect.Message {
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServedPlace.ProtoReflect.Descriptor instead.
+func (*ServedPlace) Descriptor() ([]byte, []int) {
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ServedPlace) GetChainLabel() uint32 {
+	if x != nil {
+		return x.ChainLabel
+	}
+	return 0
+}
+
+func (x *ServedPlace) GetEgressLabel() uint32 {
+	if x != nil {
+		return x.EgressLabel
+	}
+	return 0
+}
+
+func (x *ServedPlace) GetStage() uint32 {
+	if x != nil {
+		return x.Stage
+	}
+	return 0
+}
+
 // InstanceRecord is a VNF instance as its site sees it.
 type InstanceRecord struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1146,7 +1219,7 @@ type InstanceRecord struct {
 
 func (x *InstanceRecord) Reset() {
 	*x = InstanceRecord{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[13]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1231,7 @@ func (x *InstanceRecord) String() string {
 func (*InstanceRecord) ProtoMessage() {}
 
 func (x *InstanceRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[13]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1244,7 @@ func (x *InstanceRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceRecord.ProtoReflect.Descriptor instead.
 func (*InstanceRecord) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{13}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *InstanceRecord) GetSite() string {
@@ -1222,7 +1295,7 @@ type EdgeObserved struct {
 
 func (x *EdgeObserved) Reset() {
 	*x = EdgeObserved{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[14]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1234,7 +1307,7 @@ func (x *EdgeObserved) String() string {
 func (*EdgeObserved) ProtoMessage() {}
 
 func (x *EdgeObserved) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[14]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1247,7 +1320,7 @@ func (x *EdgeObserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EdgeObserved.ProtoReflect.Descriptor instead.
 func (*EdgeObserved) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{14}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *EdgeObserved) GetSite() string {
@@ -1306,7 +1379,7 @@ type ChainProgress struct {
 
 func (x *ChainProgress) Reset() {
 	*x = ChainProgress{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[15]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1391,7 @@ func (x *ChainProgress) String() string {
 func (*ChainProgress) ProtoMessage() {}
 
 func (x *ChainProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[15]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1404,7 @@ func (x *ChainProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainProgress.ProtoReflect.Descriptor instead.
 func (*ChainProgress) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{15}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ChainProgress) GetSite() string {
@@ -1404,7 +1477,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[16]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1416,7 +1489,7 @@ func (x *Measurement) String() string {
 func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[16]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1429,7 +1502,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{16}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Measurement) GetSite() string {
@@ -1488,7 +1561,7 @@ type StageMeasurement struct {
 
 func (x *StageMeasurement) Reset() {
 	*x = StageMeasurement{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[17]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1500,7 +1573,7 @@ func (x *StageMeasurement) String() string {
 func (*StageMeasurement) ProtoMessage() {}
 
 func (x *StageMeasurement) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[17]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1513,7 +1586,7 @@ func (x *StageMeasurement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StageMeasurement.ProtoReflect.Descriptor instead.
 func (*StageMeasurement) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{17}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StageMeasurement) GetChainLabel() uint32 {
@@ -1604,7 +1677,7 @@ type AllocationRecord struct {
 
 func (x *AllocationRecord) Reset() {
 	*x = AllocationRecord{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[18]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1616,7 +1689,7 @@ func (x *AllocationRecord) String() string {
 func (*AllocationRecord) ProtoMessage() {}
 
 func (x *AllocationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[18]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1629,7 +1702,7 @@ func (x *AllocationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AllocationRecord.ProtoReflect.Descriptor instead.
 func (*AllocationRecord) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{18}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AllocationRecord) GetVnf() string {
@@ -1691,7 +1764,7 @@ type SiteLoad struct {
 
 func (x *SiteLoad) Reset() {
 	*x = SiteLoad{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[19]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1776,7 @@ func (x *SiteLoad) String() string {
 func (*SiteLoad) ProtoMessage() {}
 
 func (x *SiteLoad) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[19]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1789,7 @@ func (x *SiteLoad) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SiteLoad.ProtoReflect.Descriptor instead.
 func (*SiteLoad) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{19}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SiteLoad) GetSite() string {
@@ -1749,7 +1822,7 @@ type ParticipantRequest struct {
 
 func (x *ParticipantRequest) Reset() {
 	*x = ParticipantRequest{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[20]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1761,7 +1834,7 @@ func (x *ParticipantRequest) String() string {
 func (*ParticipantRequest) ProtoMessage() {}
 
 func (x *ParticipantRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[20]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1847,7 @@ func (x *ParticipantRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParticipantRequest.ProtoReflect.Descriptor instead.
 func (*ParticipantRequest) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{20}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ParticipantRequest) GetTransaction() string {
@@ -1861,7 +1934,7 @@ type Prepare struct {
 
 func (x *Prepare) Reset() {
 	*x = Prepare{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[21]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +1946,7 @@ func (x *Prepare) String() string {
 func (*Prepare) ProtoMessage() {}
 
 func (x *Prepare) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[21]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +1959,7 @@ func (x *Prepare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prepare.ProtoReflect.Descriptor instead.
 func (*Prepare) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{21}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Prepare) GetCustomer() string {
@@ -1949,7 +2022,7 @@ type Allocation struct {
 
 func (x *Allocation) Reset() {
 	*x = Allocation{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[22]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2034,7 @@ func (x *Allocation) String() string {
 func (*Allocation) ProtoMessage() {}
 
 func (x *Allocation) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[22]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2047,7 @@ func (x *Allocation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Allocation.ProtoReflect.Descriptor instead.
 func (*Allocation) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{22}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Allocation) GetPosition() uint32 {
@@ -2010,7 +2083,7 @@ type EdgeBinding struct {
 
 func (x *EdgeBinding) Reset() {
 	*x = EdgeBinding{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[23]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2095,7 @@ func (x *EdgeBinding) String() string {
 func (*EdgeBinding) ProtoMessage() {}
 
 func (x *EdgeBinding) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[23]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2108,7 @@ func (x *EdgeBinding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EdgeBinding.ProtoReflect.Descriptor instead.
 func (*EdgeBinding) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{23}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *EdgeBinding) GetEdge() string {
@@ -2075,7 +2148,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[24]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2087,7 +2160,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[24]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2173,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{24}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{25}
 }
 
 // Abort releases a reservation, also one never seen (a late Prepare is then refused).
@@ -2112,7 +2185,7 @@ type Abort struct {
 
 func (x *Abort) Reset() {
 	*x = Abort{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[25]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2124,7 +2197,7 @@ func (x *Abort) String() string {
 func (*Abort) ProtoMessage() {}
 
 func (x *Abort) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[25]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2137,7 +2210,7 @@ func (x *Abort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Abort.ProtoReflect.Descriptor instead.
 func (*Abort) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{25}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{26}
 }
 
 type ParticipantReply struct {
@@ -2151,7 +2224,7 @@ type ParticipantReply struct {
 
 func (x *ParticipantReply) Reset() {
 	*x = ParticipantReply{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[26]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2163,7 +2236,7 @@ func (x *ParticipantReply) String() string {
 func (*ParticipantReply) ProtoMessage() {}
 
 func (x *ParticipantReply) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[26]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2176,7 +2249,7 @@ func (x *ParticipantReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParticipantReply.ProtoReflect.Descriptor instead.
 func (*ParticipantReply) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{26}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ParticipantReply) GetAccepted() bool {
@@ -2210,7 +2283,7 @@ type Rejection struct {
 
 func (x *Rejection) Reset() {
 	*x = Rejection{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[27]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2295,7 @@ func (x *Rejection) String() string {
 func (*Rejection) ProtoMessage() {}
 
 func (x *Rejection) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[27]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2308,7 @@ func (x *Rejection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rejection.ProtoReflect.Descriptor instead.
 func (*Rejection) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{27}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Rejection) GetParticipant() string {
@@ -2290,7 +2363,7 @@ type TransactionQuery struct {
 
 func (x *TransactionQuery) Reset() {
 	*x = TransactionQuery{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[28]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2302,7 +2375,7 @@ func (x *TransactionQuery) String() string {
 func (*TransactionQuery) ProtoMessage() {}
 
 func (x *TransactionQuery) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[28]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2315,7 +2388,7 @@ func (x *TransactionQuery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionQuery.ProtoReflect.Descriptor instead.
 func (*TransactionQuery) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{28}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TransactionQuery) GetTransaction() string {
@@ -2334,7 +2407,7 @@ type TransactionOutcome struct {
 
 func (x *TransactionOutcome) Reset() {
 	*x = TransactionOutcome{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[29]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2346,7 +2419,7 @@ func (x *TransactionOutcome) String() string {
 func (*TransactionOutcome) ProtoMessage() {}
 
 func (x *TransactionOutcome) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[29]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2359,7 +2432,7 @@ func (x *TransactionOutcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionOutcome.ProtoReflect.Descriptor instead.
 func (*TransactionOutcome) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{29}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TransactionOutcome) GetState() TransactionState {
@@ -2385,7 +2458,7 @@ type TransactionRecord struct {
 
 func (x *TransactionRecord) Reset() {
 	*x = TransactionRecord{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[30]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2397,7 +2470,7 @@ func (x *TransactionRecord) String() string {
 func (*TransactionRecord) ProtoMessage() {}
 
 func (x *TransactionRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[30]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2410,7 +2483,7 @@ func (x *TransactionRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionRecord.ProtoReflect.Descriptor instead.
 func (*TransactionRecord) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{30}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TransactionRecord) GetTransaction() string {
@@ -2468,7 +2541,7 @@ type Participant struct {
 
 func (x *Participant) Reset() {
 	*x = Participant{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[31]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2480,7 +2553,7 @@ func (x *Participant) String() string {
 func (*Participant) ProtoMessage() {}
 
 func (x *Participant) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[31]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2493,7 +2566,7 @@ func (x *Participant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Participant.ProtoReflect.Descriptor instead.
 func (*Participant) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{31}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Participant) GetSite() string {
@@ -2548,7 +2621,7 @@ type ChainState struct {
 
 func (x *ChainState) Reset() {
 	*x = ChainState{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[32]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +2633,7 @@ func (x *ChainState) String() string {
 func (*ChainState) ProtoMessage() {}
 
 func (x *ChainState) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[32]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +2646,7 @@ func (x *ChainState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChainState.ProtoReflect.Descriptor instead.
 func (*ChainState) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{32}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ChainState) GetCustomer() string {
@@ -2644,7 +2717,7 @@ type ApplyJournal struct {
 
 func (x *ApplyJournal) Reset() {
 	*x = ApplyJournal{}
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[33]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2656,7 +2729,7 @@ func (x *ApplyJournal) String() string {
 func (*ApplyJournal) ProtoMessage() {}
 
 func (x *ApplyJournal) ProtoReflect() protoreflect.Message {
-	mi := &file_switchboard_control_v1_records_proto_msgTypes[33]
+	mi := &file_switchboard_control_v1_records_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2669,7 +2742,7 @@ func (x *ApplyJournal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ApplyJournal.ProtoReflect.Descriptor instead.
 func (*ApplyJournal) Descriptor() ([]byte, []int) {
-	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{33}
+	return file_switchboard_control_v1_records_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ApplyJournal) GetResources() []*v1.Resource {
@@ -2762,7 +2835,7 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\bfraction\x18\x05 \x01(\x01R\bfraction\x12\x1d\n" +
 	"\n" +
 	"latency_ms\x18\x06 \x01(\x01R\tlatencyMs\x12\x16\n" +
-	"\x06number\x18\a \x01(\rR\x06number\"\xc2\x05\n" +
+	"\x06number\x18\a \x01(\rR\x06number\"\x85\x06\n" +
 	"\x0fForwarderRecord\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1c\n" +
 	"\tforwarder\x18\x02 \x01(\tR\tforwarder\x12\x18\n" +
@@ -2780,14 +2853,21 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\x0elatency_p99_us\x18\f \x01(\x01R\flatencyP99Us\x12\x1b\n" +
 	"\ttook_over\x18\r \x03(\tR\btookOver\x12\x18\n" +
 	"\aleaving\x18\x0e \x01(\bR\aleaving\x12\x16\n" +
-	"\x06serves\x18\x0f \x03(\tR\x06serves\x1a=\n" +
+	"\x06serves\x18\x0f \x03(\tR\x06serves\x12A\n" +
+	"\n" +
+	"out_of_use\x18\x10 \x03(\v2#.switchboard.control.v1.ServedPlaceR\boutOfUse\x1a=\n" +
 	"\x0fVnfWeightsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\x1a8\n" +
 	"\n" +
 	"DropsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xaf\x01\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"g\n" +
+	"\vServedPlace\x12\x1f\n" +
+	"\vchain_label\x18\x01 \x01(\rR\n" +
+	"chainLabel\x12!\n" +
+	"\fegress_label\x18\x02 \x01(\rR\vegressLabel\x12\x14\n" +
+	"\x05stage\x18\x03 \x01(\rR\x05stage\"\xaf\x01\n" +
 	"\x0eInstanceRecord\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x10\n" +
 	"\x03vnf\x18\x02 \x01(\tR\x03vnf\x12\x1a\n" +
@@ -2943,7 +3023,7 @@ func file_switchboard_control_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_control_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_switchboard_control_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_switchboard_control_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_switchboard_control_v1_records_proto_goTypes = []any{
 	(VersionState)(0),            // 0: switchboard.control.v1.VersionState
 	(TransactionState)(0),        // 1: switchboard.control.v1.TransactionState
@@ -2960,94 +3040,96 @@ var file_switchboard_control_v1_records_proto_goTypes = []any{
 	(*PlannedEdge)(nil),          // 12: switchboard.control.v1.PlannedEdge
 	(*PlannedRoute)(nil),         // 13: switchboard.control.v1.PlannedRoute
 	(*ForwarderRecord)(nil),      // 14: switchboard.control.v1.ForwarderRecord
-	(*InstanceRecord)(nil),       // 15: switchboard.control.v1.InstanceRecord
-	(*EdgeObserved)(nil),         // 16: switchboard.control.v1.EdgeObserved
-	(*ChainProgress)(nil),        // 17: switchboard.control.v1.ChainProgress
-	(*Measurement)(nil),          // 18: switchboard.control.v1.Measurement
-	(*StageMeasurement)(nil),     // 19: switchboard.control.v1.StageMeasurement
-	(*AllocationRecord)(nil),     // 20: switchboard.control.v1.AllocationRecord
-	(*SiteLoad)(nil),             // 21: switchboard.control.v1.SiteLoad
-	(*ParticipantRequest)(nil),   // 22: switchboard.control.v1.ParticipantRequest
-	(*Prepare)(nil),              // 23: switchboard.control.v1.Prepare
-	(*Allocation)(nil),           // 24: switchboard.control.v1.Allocation
-	(*EdgeBinding)(nil),          // 25: switchboard.control.v1.EdgeBinding
-	(*Commit)(nil),               // 26: switchboard.control.v1.Commit
-	(*Abort)(nil),                // 27: switchboard.control.v1.Abort
-	(*ParticipantReply)(nil),     // 28: switchboard.control.v1.ParticipantReply
-	(*Rejection)(nil),            // 29: switchboard.control.v1.Rejection
-	(*TransactionQuery)(nil),     // 30: switchboard.control.v1.TransactionQuery
-	(*TransactionOutcome)(nil),   // 31: switchboard.control.v1.TransactionOutcome
-	(*TransactionRecord)(nil),    // 32: switchboard.control.v1.TransactionRecord
-	(*Participant)(nil),          // 33: switchboard.control.v1.Participant
-	(*ChainState)(nil),           // 34: switchboard.control.v1.ChainState
-	(*ApplyJournal)(nil),         // 35: switchboard.control.v1.ApplyJournal
-	nil,                          // 36: switchboard.control.v1.ChainVersion.NshNumbersEntry
-	nil,                          // 37: switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
-	nil,                          // 38: switchboard.control.v1.ForwarderRecord.DropsEntry
-	nil,                          // 39: switchboard.control.v1.ChainProgress.FlowsEntry
-	nil,                          // 40: switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
-	(*v1.SiteSpec)(nil),          // 41: switchboard.api.v1.SiteSpec
-	(*v1.LinkSpec)(nil),          // 42: switchboard.api.v1.LinkSpec
-	(*v1.VnfSpec)(nil),           // 43: switchboard.api.v1.VnfSpec
-	(*v1.VnfDeploymentSpec)(nil), // 44: switchboard.api.v1.VnfDeploymentSpec
-	(*v1.EdgeSpec)(nil),          // 45: switchboard.api.v1.EdgeSpec
-	(v1.ChainPhase)(0),           // 46: switchboard.api.v1.ChainPhase
-	(*v1.Match)(nil),             // 47: switchboard.api.v1.Match
-	(*structpb.Struct)(nil),      // 48: google.protobuf.Struct
-	(*v1.VnfInstance)(nil),       // 49: switchboard.api.v1.VnfInstance
-	(*v1.JoinedEdge)(nil),        // 50: switchboard.api.v1.JoinedEdge
-	(*v1.ChainStatus)(nil),       // 51: switchboard.api.v1.ChainStatus
-	(*v1.Demand)(nil),            // 52: switchboard.api.v1.Demand
-	(*v1.Resource)(nil),          // 53: switchboard.api.v1.Resource
+	(*ServedPlace)(nil),          // 15: switchboard.control.v1.ServedPlace
+	(*InstanceRecord)(nil),       // 16: switchboard.control.v1.InstanceRecord
+	(*EdgeObserved)(nil),         // 17: switchboard.control.v1.EdgeObserved
+	(*ChainProgress)(nil),        // 18: switchboard.control.v1.ChainProgress
+	(*Measurement)(nil),          // 19: switchboard.control.v1.Measurement
+	(*StageMeasurement)(nil),     // 20: switchboard.control.v1.StageMeasurement
+	(*AllocationRecord)(nil),     // 21: switchboard.control.v1.AllocationRecord
+	(*SiteLoad)(nil),             // 22: switchboard.control.v1.SiteLoad
+	(*ParticipantRequest)(nil),   // 23: switchboard.control.v1.ParticipantRequest
+	(*Prepare)(nil),              // 24: switchboard.control.v1.Prepare
+	(*Allocation)(nil),           // 25: switchboard.control.v1.Allocation
+	(*EdgeBinding)(nil),          // 26: switchboard.control.v1.EdgeBinding
+	(*Commit)(nil),               // 27: switchboard.control.v1.Commit
+	(*Abort)(nil),                // 28: switchboard.control.v1.Abort
+	(*ParticipantReply)(nil),     // 29: switchboard.control.v1.ParticipantReply
+	(*Rejection)(nil),            // 30: switchboard.control.v1.Rejection
+	(*TransactionQuery)(nil),     // 31: switchboard.control.v1.TransactionQuery
+	(*TransactionOutcome)(nil),   // 32: switchboard.control.v1.TransactionOutcome
+	(*TransactionRecord)(nil),    // 33: switchboard.control.v1.TransactionRecord
+	(*Participant)(nil),          // 34: switchboard.control.v1.Participant
+	(*ChainState)(nil),           // 35: switchboard.control.v1.ChainState
+	(*ApplyJournal)(nil),         // 36: switchboard.control.v1.ApplyJournal
+	nil,                          // 37: switchboard.control.v1.ChainVersion.NshNumbersEntry
+	nil,                          // 38: switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
+	nil,                          // 39: switchboard.control.v1.ForwarderRecord.DropsEntry
+	nil,                          // 40: switchboard.control.v1.ChainProgress.FlowsEntry
+	nil,                          // 41: switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
+	(*v1.SiteSpec)(nil),          // 42: switchboard.api.v1.SiteSpec
+	(*v1.LinkSpec)(nil),          // 43: switchboard.api.v1.LinkSpec
+	(*v1.VnfSpec)(nil),           // 44: switchboard.api.v1.VnfSpec
+	(*v1.VnfDeploymentSpec)(nil), // 45: switchboard.api.v1.VnfDeploymentSpec
+	(*v1.EdgeSpec)(nil),          // 46: switchboard.api.v1.EdgeSpec
+	(v1.ChainPhase)(0),           // 47: switchboard.api.v1.ChainPhase
+	(*v1.Match)(nil),             // 48: switchboard.api.v1.Match
+	(*structpb.Struct)(nil),      // 49: google.protobuf.Struct
+	(*v1.VnfInstance)(nil),       // 50: switchboard.api.v1.VnfInstance
+	(*v1.JoinedEdge)(nil),        // 51: switchboard.api.v1.JoinedEdge
+	(*v1.ChainStatus)(nil),       // 52: switchboard.api.v1.ChainStatus
+	(*v1.Demand)(nil),            // 53: switchboard.api.v1.Demand
+	(*v1.Resource)(nil),          // 54: switchboard.api.v1.Resource
 }
 var file_switchboard_control_v1_records_proto_depIdxs = []int32{
-	41, // 0: switchboard.control.v1.SiteRecord.spec:type_name -> switchboard.api.v1.SiteSpec
-	42, // 1: switchboard.control.v1.LinkRecord.spec:type_name -> switchboard.api.v1.LinkSpec
-	43, // 2: switchboard.control.v1.VnfRecord.spec:type_name -> switchboard.api.v1.VnfSpec
-	44, // 3: switchboard.control.v1.DeploymentRecord.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
-	45, // 4: switchboard.control.v1.EdgeRecord.spec:type_name -> switchboard.api.v1.EdgeSpec
-	46, // 5: switchboard.control.v1.ChainRecord.phase:type_name -> switchboard.api.v1.ChainPhase
+	42, // 0: switchboard.control.v1.SiteRecord.spec:type_name -> switchboard.api.v1.SiteSpec
+	43, // 1: switchboard.control.v1.LinkRecord.spec:type_name -> switchboard.api.v1.LinkSpec
+	44, // 2: switchboard.control.v1.VnfRecord.spec:type_name -> switchboard.api.v1.VnfSpec
+	45, // 3: switchboard.control.v1.DeploymentRecord.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
+	46, // 4: switchboard.control.v1.EdgeRecord.spec:type_name -> switchboard.api.v1.EdgeSpec
+	47, // 5: switchboard.control.v1.ChainRecord.phase:type_name -> switchboard.api.v1.ChainPhase
 	10, // 6: switchboard.control.v1.ChainRecord.versions:type_name -> switchboard.control.v1.ChainVersion
 	0,  // 7: switchboard.control.v1.ChainVersion.state:type_name -> switchboard.control.v1.VersionState
-	47, // 8: switchboard.control.v1.ChainVersion.match:type_name -> switchboard.api.v1.Match
+	48, // 8: switchboard.control.v1.ChainVersion.match:type_name -> switchboard.api.v1.Match
 	11, // 9: switchboard.control.v1.ChainVersion.vnfs:type_name -> switchboard.control.v1.PlannedVnf
 	12, // 10: switchboard.control.v1.ChainVersion.ingress:type_name -> switchboard.control.v1.PlannedEdge
 	12, // 11: switchboard.control.v1.ChainVersion.egress:type_name -> switchboard.control.v1.PlannedEdge
 	13, // 12: switchboard.control.v1.ChainVersion.routes:type_name -> switchboard.control.v1.PlannedRoute
 	13, // 13: switchboard.control.v1.ChainVersion.next_routes:type_name -> switchboard.control.v1.PlannedRoute
-	36, // 14: switchboard.control.v1.ChainVersion.nsh_numbers:type_name -> switchboard.control.v1.ChainVersion.NshNumbersEntry
-	48, // 15: switchboard.control.v1.PlannedVnf.options:type_name -> google.protobuf.Struct
-	37, // 16: switchboard.control.v1.ForwarderRecord.vnf_weights:type_name -> switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
-	38, // 17: switchboard.control.v1.ForwarderRecord.drops:type_name -> switchboard.control.v1.ForwarderRecord.DropsEntry
-	49, // 18: switchboard.control.v1.InstanceRecord.observed:type_name -> switchboard.api.v1.VnfInstance
-	39, // 19: switchboard.control.v1.ChainProgress.flows:type_name -> switchboard.control.v1.ChainProgress.FlowsEntry
-	50, // 20: switchboard.control.v1.ChainProgress.joined:type_name -> switchboard.api.v1.JoinedEdge
-	19, // 21: switchboard.control.v1.Measurement.stages:type_name -> switchboard.control.v1.StageMeasurement
-	48, // 22: switchboard.control.v1.AllocationRecord.options:type_name -> google.protobuf.Struct
-	21, // 23: switchboard.control.v1.AllocationRecord.loads:type_name -> switchboard.control.v1.SiteLoad
-	23, // 24: switchboard.control.v1.ParticipantRequest.prepare:type_name -> switchboard.control.v1.Prepare
-	26, // 25: switchboard.control.v1.ParticipantRequest.commit:type_name -> switchboard.control.v1.Commit
-	27, // 26: switchboard.control.v1.ParticipantRequest.abort:type_name -> switchboard.control.v1.Abort
-	24, // 27: switchboard.control.v1.Prepare.allocations:type_name -> switchboard.control.v1.Allocation
-	25, // 28: switchboard.control.v1.Prepare.edges:type_name -> switchboard.control.v1.EdgeBinding
-	48, // 29: switchboard.control.v1.Allocation.options:type_name -> google.protobuf.Struct
-	21, // 30: switchboard.control.v1.Allocation.loads:type_name -> switchboard.control.v1.SiteLoad
-	47, // 31: switchboard.control.v1.EdgeBinding.match:type_name -> switchboard.api.v1.Match
-	29, // 32: switchboard.control.v1.ParticipantReply.rejection:type_name -> switchboard.control.v1.Rejection
-	1,  // 33: switchboard.control.v1.TransactionOutcome.state:type_name -> switchboard.control.v1.TransactionState
-	1,  // 34: switchboard.control.v1.TransactionRecord.state:type_name -> switchboard.control.v1.TransactionState
-	33, // 35: switchboard.control.v1.TransactionRecord.participants:type_name -> switchboard.control.v1.Participant
-	9,  // 36: switchboard.control.v1.TransactionRecord.result:type_name -> switchboard.control.v1.ChainRecord
-	23, // 37: switchboard.control.v1.Participant.prepare:type_name -> switchboard.control.v1.Prepare
-	51, // 38: switchboard.control.v1.ChainState.status:type_name -> switchboard.api.v1.ChainStatus
-	52, // 39: switchboard.control.v1.ChainState.planned_demand:type_name -> switchboard.api.v1.Demand
-	40, // 40: switchboard.control.v1.ChainState.draining_since_unix_ms:type_name -> switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
-	53, // 41: switchboard.control.v1.ApplyJournal.resources:type_name -> switchboard.api.v1.Resource
-	42, // [42:42] is the sub-list for method output_type
-	42, // [42:42] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	37, // 14: switchboard.control.v1.ChainVersion.nsh_numbers:type_name -> switchboard.control.v1.ChainVersion.NshNumbersEntry
+	49, // 15: switchboard.control.v1.PlannedVnf.options:type_name -> google.protobuf.Struct
+	38, // 16: switchboard.control.v1.ForwarderRecord.vnf_weights:type_name -> switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
+	39, // 17: switchboard.control.v1.ForwarderRecord.drops:type_name -> switchboard.control.v1.ForwarderRecord.DropsEntry
+	15, // 18: switchboard.control.v1.ForwarderRecord.out_of_use:type_name -> switchboard.control.v1.ServedPlace
+	50, // 19: switchboard.control.v1.InstanceRecord.observed:type_name -> switchboard.api.v1.VnfInstance
+	40, // 20: switchboard.control.v1.ChainProgress.flows:type_name -> switchboard.control.v1.ChainProgress.FlowsEntry
+	51, // 21: switchboard.control.v1.ChainProgress.joined:type_name -> switchboard.api.v1.JoinedEdge
+	20, // 22: switchboard.control.v1.Measurement.stages:type_name -> switchboard.control.v1.StageMeasurement
+	49, // 23: switchboard.control.v1.AllocationRecord.options:type_name -> google.protobuf.Struct
+	22, // 24: switchboard.control.v1.AllocationRecord.loads:type_name -> switchboard.control.v1.SiteLoad
+	24, // 25: switchboard.control.v1.ParticipantRequest.prepare:type_name -> switchboard.control.v1.Prepare
+	27, // 26: switchboard.control.v1.ParticipantRequest.commit:type_name -> switchboard.control.v1.Commit
+	28, // 27: switchboard.control.v1.ParticipantRequest.abort:type_name -> switchboard.control.v1.Abort
+	25, // 28: switchboard.control.v1.Prepare.allocations:type_name -> switchboard.control.v1.Allocation
+	26, // 29: switchboard.control.v1.Prepare.edges:type_name -> switchboard.control.v1.EdgeBinding
+	49, // 30: switchboard.control.v1.Allocation.options:type_name -> google.protobuf.Struct
+	22, // 31: switchboard.control.v1.Allocation.loads:type_name -> switchboard.control.v1.SiteLoad
+	48, // 32: switchboard.control.v1.EdgeBinding.match:type_name -> switchboard.api.v1.Match
+	30, // 33: switchboard.control.v1.ParticipantReply.rejection:type_name -> switchboard.control.v1.Rejection
+	1,  // 34: switchboard.control.v1.TransactionOutcome.state:type_name -> switchboard.control.v1.TransactionState
+	1,  // 35: switchboard.control.v1.TransactionRecord.state:type_name -> switchboard.control.v1.TransactionState
+	34, // 36: switchboard.control.v1.TransactionRecord.participants:type_name -> switchboard.control.v1.Participant
+	9,  // 37: switchboard.control.v1.TransactionRecord.result:type_name -> switchboard.control.v1.ChainRecord
+	24, // 38: switchboard.control.v1.Participant.prepare:type_name -> switchboard.control.v1.Prepare
+	52, // 39: switchboard.control.v1.ChainState.status:type_name -> switchboard.api.v1.ChainStatus
+	53, // 40: switchboard.control.v1.ChainState.planned_demand:type_name -> switchboard.api.v1.Demand
+	41, // 41: switchboard.control.v1.ChainState.draining_since_unix_ms:type_name -> switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
+	54, // 42: switchboard.control.v1.ApplyJournal.resources:type_name -> switchboard.api.v1.Resource
+	43, // [43:43] is the sub-list for method output_type
+	43, // [43:43] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_control_v1_records_proto_init() }
@@ -3055,7 +3137,7 @@ func file_switchboard_control_v1_records_proto_init() {
 	if File_switchboard_control_v1_records_proto != nil {
 		return
 	}
-	file_switchboard_control_v1_records_proto_msgTypes[20].OneofWrappers = []any{
+	file_switchboard_control_v1_records_proto_msgTypes[21].OneofWrappers = []any{
 		(*ParticipantRequest_Prepare)(nil),
 		(*ParticipantRequest_Commit)(nil),
 		(*ParticipantRequest_Abort)(nil),
@@ -3066,7 +3148,7 @@ func file_switchboard_control_v1_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_control_v1_records_proto_rawDesc), len(file_switchboard_control_v1_records_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   39,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

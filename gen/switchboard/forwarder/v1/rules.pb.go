@@ -2080,8 +2080,8 @@ type RemoteTarget struct {
 	Weight uint32                 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
 	// For edges behind that forwarder: destinations; empty for all.
 	Prefixes []string `protobuf:"bytes,3,rep,name=prefixes,proto3" json:"prefixes,omitempty"`
-	// It has nobody left who serves this stage, not even the connections that it has: these choose again where anybody else can be
-	// chosen. Its weight is 0.
+	// It has nobody left who serves this end of the stage, not even the connections that it has, whatever it serves elsewhere: these
+	// choose again where anybody else can be chosen. Its weight is 0.
 	Withdrawn     bool `protobuf:"varint,4,opt,name=withdrawn,proto3" json:"withdrawn,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

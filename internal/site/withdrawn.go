@@ -1,0 +1,66 @@
+package site
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
+	"github.com/switchboard-project/switchboard/internal/vnf"
+)
+
+// A forwarder is withdrawn at a place where connections may not stay with it: those of other sites that have it there choose again
+// (docs/adr/0051).
+
+// outOfUse are the places, of VNFs that a forwarder serves, at which none of its attachments works.
+func outOfUse(attachments []vnf.Attachment, forwarder string, serves []string) []*control.ServedPlace {
+	works := map[placeKey]bool{}
+	for _, a := range attachments {
+		if a.Forwarder == forwarder && slices.Contains(serves, a.VNF) {
+			at := placeKey{a.ChainLabel, a.EgressLabel, a.Stage}
+			works[at] = works[at] || a.State != vnf.Dead
+		}
+	}
+	var all []*control.ServedPlace
+	for at, one := range works {
+		if !one {
+			all = append(all, &control.ServedPlace{ChainLabel: at.chainLabel, EgressLabel: at.egressLabel, Stage: at.stage})
+		}
+	}
+	slices.SortFunc(all, func(a, b *control.ServedPlace) int {
+		return cmp.Or(cmp.Compare(a.ChainLabel, b.ChainLabel), cmp.Compare(a.EgressLabel, b.EgressLabel), cmp.Compare(a.Stage, b.Stage))
+	})
+	return all
+}
+
+// withdrawn reports whether connections may not stay with another site's forwarder at a VNF's place: its instances there are all out
+// of use, or all dead, or nobody at the site serves the VNF, not even what drains.
+func (c *computation) withdrawn(p *path, f *control.ForwarderRecord, position uint32) bool {
+	name := p.vnfAt(position)
+	if servesVNF(f, name) {
+		return slices.ContainsFunc(f.OutOfUse, func(at *control.ServedPlace) bool {
+			return at.ChainLabel == p.version.ChainLabel && at.EgressLabel == p.egressLabel && at.Stage == position
+		})
+	}
+	_, has := f.VnfWeights[name]
+	return has || !slices.ContainsFunc(c.forwarders[f.Site], func(other *control.ForwarderRecord) bool { return servesVNF(other, name) })
+}
+
+// servesVNF reports whether a forwarder has an instance of a VNF that works. What takes new connections does, also where a site's
+// version does not say what it serves.
+func servesVNF(f *control.ForwarderRecord, vnf string) bool {
+	return f.VnfWeights[vnf] > 0 || slices.Contains(f.Serves, vnf)
+}
+
+// left reports whether connections may not stay with a forwarder that no route leads to any more. Of one of this site nobody else
+// tells: where no attachment works at the place, none is behind it.
+func (c *computation) left(p *path, peer string, position uint32) bool {
+	if p.isEdge(position) {
+		return false
+	}
+	if f := c.peerOf[peer]; f != nil {
+		return c.withdrawn(p, f, position)
+	}
+	return strings.HasPrefix(peer, c.in.Site+"/") &&
+		!slices.ContainsFunc(c.attachmentsAt(p, position), func(a *vnf.Attachment) bool { return a.State != vnf.Dead })
+}
