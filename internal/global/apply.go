@@ -205,9 +205,14 @@ func (g *Global) checkOthers(world chain.World, given map[chain.Key]int, f *chai
 
 // applied takes stored resources into memory and sets their consequences going.
 func (g *Global) applied(ctx context.Context, changed []*api.Resource, outcomes []*api.ApplyOutcome) error {
+	asked := map[chain.Key]bool{}
 	g.mu.Lock()
 	for _, message := range changed {
 		key := resource.KeyOf(message)
+		asked[key] = true
+		if w := g.workers[key]; w != nil {
+			w.retry.Store(true) // with the change: whoever plans by it has tried again
+		}
 		before := g.messages[key].GetChain().GetSpec().GetDemand()
 		if m := g.measure[key]; m != nil && !proto.Equal(before, message.GetChain().GetSpec().GetDemand()) {
 			m.renew(g.config.Now())
@@ -230,7 +235,7 @@ func (g *Global) applied(ctx context.Context, changed []*api.Resource, outcomes 
 	for _, message := range changed {
 		g.changedResource(ctx, resource.KeyOf(message))
 	}
-	g.kickAll()
+	g.kickAll(asked)
 	g.changes.tell()
 	return nil
 }

@@ -191,7 +191,7 @@ func (w *worker) vanish(ctx context.Context) error {
 	g.mu.Unlock()
 	g.applying.Unlock()
 	g.events.add(w.key, normal, "Deleted", "", sourceGlobal)
-	g.kickAll()
+	g.kickAll(nil)
 	g.changes.tell()
 	return nil
 }

@@ -249,12 +249,14 @@ func (g *Global) kick(key chain.Key) {
 	}
 }
 
-// kickAll makes every worker look again; rejected chains try again.
-func (g *Global) kickAll() {
+// kickAll makes every worker look again; rejected chains try again, except those that were asked before.
+func (g *Global) kickAll(asked map[chain.Key]bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, w := range g.workers {
-		w.retry.Store(true)
+	for key, w := range g.workers {
+		if !asked[key] {
+			w.retry.Store(true)
+		}
 		w.kick()
 	}
 }

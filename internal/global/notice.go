@@ -50,7 +50,7 @@ func (g *Global) noticeAgent(site chain.SiteName, kind, name string, there bool)
 	what := fmt.Sprintf("%s %s at site %s", kind, name, site)
 	if there {
 		g.events.add(key, normal, "AgentReturned", what, "site "+string(site))
-		g.kickAll()
+		g.kickAll(nil)
 		return
 	}
 	if kind == optimiserKind {

@@ -275,7 +275,7 @@ func (g *Global) tellOutages(ailments map[subject]*ailment) {
 	g.tellOutageEvents(was, now, known)
 	g.changed.Add(1)
 	g.board.changedAll()
-	g.kickAll()
+	g.kickAll(nil)
 	g.changes.tell()
 }
 

@@ -167,10 +167,17 @@ func TestRejectedChainIsNotTriedTwiceForOneApply(t *testing.T) {
 	p.apply(webChain)
 	p.awaitPhase("acme", "web", rejected)
 	time.Sleep(3 * p.config.Patience)
-	for _, e := range p.g.Events(chain.KindChain, "acme", "web", 100) {
-		if e.Reason == "Rejected" && e.Count != 1 {
-			t.Errorf("rejected %d times", e.Count)
+	reasons, rejections := uint32(1), uint32(0)
+	for _, e := range p.g.Events("", "", "", 1000) {
+		switch e.Reason {
+		case "AgentReturned": // on a busy machine an optimiser may be missed for a moment
+			reasons += e.Count
+		case "Rejected":
+			rejections += e.Count
 		}
+	}
+	if rejections == 0 || rejections > reasons {
+		t.Errorf("rejected %d times, for %d reasons to try", rejections, reasons)
 	}
 }
 
