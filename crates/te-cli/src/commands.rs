@@ -319,7 +319,7 @@ Ctrl-C ends a solve with its best certified answer.
                 standard(
                     "--division",
                     "NAME",
-                    "how sites divide compute among VNFs: equal, overbooked (four equal shares each, the site's capacity for all) or proportional (to demand)",
+                    "how sites divide compute among VNFs: equal, overbooked (four equal shares each, the site's capacity for all) or proportional (to demand; a VNF that no chain visits is deployed nowhere)",
                     "equal",
                 ),
                 standard("--demand", "FACTOR", "factor on all chains' traffic", "1"),

@@ -121,7 +121,7 @@ pub fn run_generate(arguments: &Arguments) -> Result<ExitCode, Error> {
     };
     let backbone = backbone.map_err(|e| e.in_source(path))?;
     tell(arguments, path, &notes);
-    let model = generate(&backbone, &options)?;
+    let model = generate(&backbone, &options).map_err(|e| e.in_source("command line"))?;
     files::write(arguments.given("-o"), &model.to_json())?;
     Ok(ExitCode::SUCCESS)
 }

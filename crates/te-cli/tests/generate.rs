@@ -3,7 +3,11 @@
 mod support;
 
 use support::{Directory, json, model, number, run, said, written};
+use te::generate::{Division, Options, generate};
+use te::instance::{Demand, Instance};
+use te::lp;
 use te::model::Model;
+use te::solution::Objective;
 
 /// A ring of six nodes with a chord; node `f` has no coordinates.
 const BACKBONE: &str = "NODES 6\nlabel x y\na 1 1\nb 2 1\nc 3 1\nd 3 2\ne 2 2\nf 0 0\n\nEDGES 14\nlabel src dest weight bw delay\n\
@@ -176,6 +180,53 @@ fn what_is_generated_is_solved_and_checked() {
     }
 }
 
+/// With fewer chains than visit every VNF, and few sites for each.
+#[test]
+fn a_workload_of_any_size_is_a_model_that_is_solved() {
+    let directory = Directory::new("generate-sizes");
+    let backbone = directory.file("backbone.graph", BACKBONE);
+    let imported = format!("import -q --repetita {backbone} --default-latency 1");
+    let backbone = model(&written(&imported));
+    let mut idle = 0;
+    for (seed, chains) in (1..=200).enumerate() {
+        for division in [
+            Division::Equal,
+            Division::Overbooked,
+            Division::Proportional,
+        ] {
+            let options = Options {
+                chains,
+                division,
+                coverage: [0.01, 0.5, 1.0][seed % 3],
+                seed: seed as u64,
+                cpu_per_byte: 0.5,
+                ..Options::default()
+            };
+            let what = format!("{options:?}");
+            let generated = generate(&backbone, &options).expect(&what);
+            // As it is read from its file, with every range of the contract.
+            let generated = model(&generated.to_json());
+            let visited = |vnf: &usize| generated.chains.iter().any(|c| c.vnfs.contains(vnf));
+            let (used, others): (Vec<usize>, Vec<usize>) =
+                (0..generated.vnfs.len()).partition(visited);
+            let deployed = |vnf: &usize| !generated.vnfs[*vnf].deployments.is_empty();
+            assert!(used.iter().all(deployed), "{what}");
+            let left_out = division == Division::Proportional;
+            assert!(others.iter().all(|v| deployed(v) != left_out), "{what}");
+            idle += others.len();
+            let instance = Instance::new(&generated, Demand::Full).expect(&what);
+            let options = lp::Options {
+                gap: 0.5,
+                ..lp::Options::default()
+            };
+            let (scale, monitor) = (Objective::Scale, lp::Monitor::default());
+            let solved = lp::solve(&generated, &instance, scale, &options, &monitor);
+            assert!(solved.expect(&what).value > 0.0, "{what}");
+        }
+    }
+    assert!(idle > 1000, "{idle} VNFs without a chain");
+}
+
 #[test]
 fn options_out_of_range_are_refused_by_name() {
     let directory = Directory::new("generate-refused");
@@ -188,7 +239,10 @@ fn options_out_of_range_are_refused_by_name() {
         ("--vnfs", "4"),
         ("--chains", "0"),
         ("--cpu-per-byte", "-1"),
+        ("--cpu-per-byte", "1e-13"),
+        ("--cpu-per-byte", "1e13"),
         ("--demand", "0"),
+        ("--demand", "1e10"),
         ("--division", "fair"),
         ("--seed", "-1"),
         ("--default-latency", "x"),

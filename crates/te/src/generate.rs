@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::error::{InputError, Reason};
+use crate::model::ranges;
 use crate::model::{Chain, Deployment, Ends, Limits, Model, Routing, Site, Vnf};
 use crate::network::Network;
 use crate::random::Random;
@@ -18,7 +19,7 @@ pub enum Division {
     Equal,
     /// Each VNF may use up to four equal shares, the site's capacity being the limit for all.
     Overbooked,
-    /// In proportion to the demand for each VNF.
+    /// In proportion to the demand for each VNF. One that no chain visits has none, and is deployed nowhere.
     Proportional,
 }
 
@@ -75,6 +76,15 @@ pub fn generate(backbone: &Model, options: &Options) -> Result<Model, InputError
     let refuse = |option: &str, message: &str| InputError::new(option, Reason::OutOfRange, message);
     if !(options.coverage > 0.0 && options.coverage <= 1.0) {
         return Err(refuse("--coverage", "must be above 0 and at most 1"));
+    }
+    let written = [
+        ("--cpu-per-byte", options.cpu_per_byte, ranges::LOAD),
+        ("--demand", options.demand, ranges::DEMAND),
+    ];
+    for (option, number, range) in written {
+        if let Err(message) = range.holds(number) {
+            return Err(refuse(option, &message));
+        }
     }
     if options.vnfs < 5 {
         return Err(refuse(
@@ -251,7 +261,7 @@ fn deploy(model: &mut Model, options: &Options, demand: &[f64], random: &mut Ran
         .collect();
     let mut tenants = vec![0.0; count];
     let mut weight = vec![0.0; count];
-    let part = |vnf: usize| demand[vnf].max(1e-9) / each as f64;
+    let part = |vnf: usize| demand[vnf] / each as f64;
     for (vnf, sites) in places.iter().enumerate() {
         for &site in sites {
             tenants[site] += 1.0;
@@ -271,6 +281,7 @@ fn deploy(model: &mut Model, options: &Options, demand: &[f64], random: &mut Ran
             load_per_mbps: options.cpu_per_byte,
             deployments: sites
                 .iter()
+                .filter(|_| options.division != Division::Proportional || demand[vnf] > 0.0)
                 .map(|&site| Deployment {
                     site,
                     capacity: share(vnf, site),

@@ -51,6 +51,8 @@ pub const SHARE: Range = zero_or(1e-9, 1.0, "");
 pub const END_SHARE: Range = above_zero(1e-9, 1.0 + 1e-6, "");
 /// A factor on all demands of a matrix.
 pub const FACTOR: Range = zero_or(1e-9, 1e9, "");
+/// A factor on all traffic of a generated workload.
+pub const DEMAND: Range = above_zero(1e-9, 1e9, "");
 /// A number of routes.
 pub const ROUTES: Range = above_zero(1.0, 1e9, " routes");
 
@@ -65,14 +67,23 @@ impl Range {
         } else {
             place.positive(value)?
         };
+        let refuse = |message| place.error(Reason::OutOfRange, message);
+        self.holds(number).map(|()| number).map_err(refuse)
+    }
+
+    /// Whether a number is of this range.
+    ///
+    /// # Errors
+    /// What is wrong and what may be.
+    pub fn holds(&self, number: f64) -> Result<(), String> {
         let (least, most, unit) = (self.least, self.most, self.unit);
         if (least..=most).contains(&number) || (self.zero && number == 0.0) {
-            return Ok(number);
+            return Ok(());
         }
         let or = if self.zero { "0, or from" } else { "from" };
-        let message =
-            format!("{number:e} is out of range; must be {or} {least:e} to {most:e}{unit}");
-        Err(place.error(Reason::OutOfRange, message))
+        Err(format!(
+            "{number:e} is out of range; must be {or} {least:e} to {most:e}{unit}"
+        ))
     }
 
     /// A member that must be there.
