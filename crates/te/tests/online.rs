@@ -1,6 +1,7 @@
 //! The on-line worker: entries of a model come and go, one chain is routed at the loads of the others, and moves are
 //! planned.
 
+use te::error::{Error, Reason};
 use te::json::{Value, parse};
 use te::online::{Answer, Worker};
 use te::solution::{Objective, Status};
@@ -164,6 +165,23 @@ fn limits_and_plans_of_others_count() {
         route(&mut worker, &chain("one", 6.0, ""), "").admitted,
         "what was planned is forgotten"
     );
+    // A VNF that nobody can be about to use is a mistake; a site may have gone.
+    let planned = |vnf: &str, site: &str| {
+        let text = format!(
+            r#"{{"chain":{},"planned":[{{"vnf":"f","site":"sb","load":1}},{{"vnf":"{vnf}","site":"{site}","load":1}}]}}"#,
+            chain("one", 6.0, "")
+        );
+        diamond().route(&value(&text))
+    };
+    assert!(planned("f", "gone").expect("good").admitted);
+    let Err(Error::Input(refused)) = planned("nosuch", "sb") else {
+        panic!("an unknown VNF is taken");
+    };
+    assert_eq!(
+        (refused.pointer.as_str(), refused.reason),
+        ("/planned/1/vnf", Reason::DanglingReference)
+    );
+    assert!(refused.message.contains("'nosuch'"), "{refused}");
 }
 
 #[test]

@@ -139,17 +139,25 @@ fn carry(
     }
 }
 
-/// Rows and loads of a list `[{vnf, site, load}]`: each loads its site and the VNF there.
+/// Rows and loads of a list `[{vnf, site, load}]` of what is about to be held: each loads its site and the VNF there.
 ///
 /// # Errors
-/// The first mistake, with its pointer. What is no longer in the model is no mistake.
-pub fn at_sites(
+/// The first mistake, with its pointer: a VNF that the model does not have is one, a site that has gone is none.
+pub fn planned_at_sites(
     model: &Model,
     instance: &Instance,
     list: Place<'_>,
     value: &Value,
 ) -> Result<Vec<(usize, f64)>, InputError> {
-    Ok(rows(model, instance, loads_at(list, value)?))
+    let loads = loads_at(list, value)?;
+    for (i, (vnf, ..)) in loads.iter().enumerate() {
+        if !model.vnfs.iter().any(|v| v.id == *vnf) {
+            let message = format!("there is no VNF '{vnf}' in the model");
+            let place = list.index(i);
+            return Err(place.name("vnf").error(Reason::DanglingReference, message));
+        }
+    }
+    Ok(rows(model, instance, loads))
 }
 
 fn loads_at(list: Place<'_>, value: &Value) -> Result<Vec<(String, String, f64)>, InputError> {

@@ -1,6 +1,6 @@
 //! One chain's routes at the present loads.
 
-use super::held::{at_site, at_sites};
+use super::held::{at_site, planned_at_sites};
 use super::{Compiled, Worker};
 use crate::error::{Constraint, Error, InputError};
 use crate::heuristic::route_one;
@@ -85,7 +85,8 @@ impl Worker {
     /// others are about to hold.
     ///
     /// # Errors
-    /// A model that is none; a mistake in the request.
+    /// A model that is none; a mistake in the request, such as a VNF in `planned` that the model does not have: no chain can be
+    /// about to hold any of it, as VNFs go after the chains that visit them. Sites that have gone are no mistake.
     pub fn route(&mut self, request: &Value) -> Result<Answer, Error> {
         let compiled = self.compiled()?;
         let root = Fields::of(
@@ -113,12 +114,8 @@ impl Compiled {
             self.put(own.into_iter());
         }
         if let Some(planned) = root.optional("planned") {
-            let loads = at_sites(
-                &self.model,
-                &self.instance,
-                root.place.name("planned"),
-                planned,
-            )?;
+            let list = root.place.name("planned");
+            let loads = planned_at_sites(&self.model, &self.instance, list, planned)?;
             self.put(loads.into_iter());
         }
         let Some(limits) = root.optional("limits") else {
