@@ -234,6 +234,44 @@ fn what_cannot_be_carried_ends_with_3_and_writes_nothing() {
     }
 }
 
+/// Nothing limits a chain that stays at its node and costs no compute: every factor is beaten, and the demand as it is fits.
+#[test]
+fn demands_that_nothing_limits_have_no_largest_factor() {
+    let directory = Directory::new("line-unlimited");
+    let ends = r#""ingress":"a","egress":"c","vnfs":["f"]"#;
+    let stays = r#""ingress":"b","egress":"b","vnfs":["f"]"#;
+    let free = MODEL
+        .replace(ends, stays)
+        .replace(r#""load_per_mbps":1"#, r#""load_per_mbps":0"#);
+    let model = directory.file("free.json", &free);
+    let matrices = directory.file("matrices.json", MATRICES);
+    for line in [
+        "solve --algorithm lp --objective scale".to_owned(),
+        "solve --algorithm dp --objective scale".to_owned(),
+        "solve --algorithm anycast --objective scale".to_owned(),
+        "solve --survive link".to_owned(),
+        format!("solve --demands {matrices}"),
+        "plan cloud --add-capacity 100".to_owned(),
+    ] {
+        let output = run(&format!("{line} --model {model}"));
+        let error = said(&output);
+        assert_eq!(output.status.code(), Some(3), "{line}: {error}");
+        let scarce =
+            "constraint: all chains (/chains): cross no link and visit no VNF that costs compute";
+        assert!(
+            error.contains("no factor on them is the largest") && error.contains(scarce),
+            "{line}: {error}"
+        );
+        assert!(output.stdout.is_empty(), "{line}");
+    }
+    for objective in ["throughput", "latency"] {
+        let solved = written(&format!(
+            "solve -q --model {model} --algorithm lp --objective {objective}"
+        ));
+        assert_eq!(number(&json(&solved), "carried_mbps"), 50.0, "{solved}");
+    }
+}
+
 #[test]
 fn options_that_no_command_can_mean_are_refused_by_name() {
     let files = Files::new("options");

@@ -121,7 +121,8 @@ impl Infeasible {
                 pointer: "/chains".into(),
                 scarce: "cross no link and visit no VNF that costs compute".into(),
             }],
-            message: "no link, site or VNF limits the demands, so no factor on them is the largest"
+            message: "no link, site or VNF limits the demands, so no factor on them is the largest; objectives \
+                      throughput and latency have answers"
                 .into(),
         }
     }
