@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use te::lp::{Monitor, Progress};
+use te::lp::{Monitor, Phase, Progress};
 
 use crate::arguments::Arguments;
 use crate::interruption;
@@ -31,11 +31,8 @@ pub fn telling<T>(arguments: &Arguments, work: impl FnOnce(&dyn Fn(f64)) -> T) -
     let (printer, start) = (Printer::new(arguments.is_quiet()), Instant::now());
     work(&|done| {
         printer.report(&Progress {
-            elapsed: start.elapsed(),
-            value: f64::NAN,
-            bound: f64::NAN,
-            gap: f64::NAN,
             done: Some(done),
+            ..Progress::at(start.elapsed())
         });
     })
 }
@@ -55,7 +52,7 @@ impl Printer {
         }
     }
 
-    /// Prints a line, if it is time for one. A plan is several solves, each with a clock that begins anew.
+    /// Prints a line, if it is time for one. What explains an answer is a solve of its own, with a clock that begins anew.
     fn report(&self, progress: &Progress) {
         if self.quiet || progress.elapsed < QUIET_FOR {
             return;
@@ -71,7 +68,8 @@ impl Printer {
     }
 }
 
-/// A line of progress; what is not known yet is `none`, and left out where only the work done is known.
+/// A line of progress; what is not known yet is `none`, and left out where nothing of the kind will be known in this part of
+/// the work.
 fn line(progress: &Progress) -> String {
     let known = |value: f64| {
         if value.is_finite() {
@@ -81,15 +79,18 @@ fn line(progress: &Progress) -> String {
         }
     };
     let mut line = format!("{:8.1} s", progress.elapsed.as_secs_f64());
-    let solving =
-        progress.done.is_none() || progress.value.is_finite() || progress.bound.is_finite();
+    let phase = progress.phase.name();
+    if !phase.is_empty() {
+        write!(line, "  {phase}:").expect("a string takes all");
+    }
+    let only_done = progress.done.is_some() || progress.phase == Phase::Fit;
     let gap = if progress.gap.is_finite() {
         format!("{:.2e}", progress.gap)
     } else {
         "none".into()
     };
     let (best, bound) = (known(progress.value), known(progress.bound));
-    if solving {
+    if !only_done || progress.value.is_finite() || progress.bound.is_finite() {
         write!(line, "  best {best}  bound {bound}  gap {gap}").expect("a string takes all");
     }
     if let Some(done) = progress.done {
@@ -104,11 +105,10 @@ mod tests {
 
     fn at(seconds: u64) -> Progress {
         Progress {
-            elapsed: Duration::from_secs(seconds),
             value: 1.0,
             bound: 2.0,
             gap: 0.5,
-            done: None,
+            ..Progress::at(Duration::from_secs(seconds))
         }
     }
 
@@ -139,6 +139,21 @@ mod tests {
             line(&unknown),
             "    12.0 s  best none  bound none  gap none"
         );
+        let even = Progress {
+            phase: Phase::EvenSpread,
+            bound: f64::NAN,
+            gap: f64::NAN,
+            ..at(5)
+        };
+        assert_eq!(
+            line(&even),
+            "     5.0 s  even spread:  best 1.000000  bound none  gap none"
+        );
+        let fit = Progress {
+            phase: Phase::Fit,
+            ..Progress::at(Duration::from_secs(5))
+        };
+        assert_eq!(line(&fit), "     5.0 s  whether all demand fits:");
         let part = |value| Progress {
             value,
             done: Some(0.25),

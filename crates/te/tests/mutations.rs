@@ -53,7 +53,17 @@ const FREE: &[(&str, Change, &str)] = &[
     (
         "/failures/*/from_scratch",
         Change::Null,
-        "nothing may limit it",
+        "nothing may limit it, where no bound says otherwise",
+    ),
+    (
+        "/failures/*/from_scratch_bound",
+        Change::Number,
+        "its proof is not stated",
+    ),
+    (
+        "/failures/*/from_scratch_bound",
+        Change::Null,
+        "it may not be known",
     ),
     (
         "/matrices/*/from_scratch_moved_share",

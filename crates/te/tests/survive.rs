@@ -2,6 +2,7 @@
 
 mod support;
 
+use support::stopping::{graceful, stopped_everywhere};
 use support::{checked_text, random_model};
 use te::error::Infeasible;
 use te::instance::{Demand, Instance};
@@ -324,4 +325,73 @@ fn what_loads_nothing_after_a_failure_is_no_fault_of_the_failure() {
         assert_eq!(free.failures.len(), count);
         assert!(text.contains(r#""from_scratch":null"#), "{text}");
     }
+}
+
+/// Whenever a solve is stopped: what is said of routing from scratch is at least what the plan's own routes carry, and at most
+/// what is proved.
+#[test]
+fn routing_from_scratch_is_never_said_to_carry_less_than_the_plan() {
+    let (mut plans, mut cut) = (0, 0);
+    for seed in 0..30 {
+        let model = random_model(seed);
+        let instance = Instance::new(&model, Demand::Full).expect("background fits");
+        for against in [Against::Links, Against::Sites] {
+            let solve = |monitor: &Monitor<'_>| {
+                survive::solve(&model, &instance, against, &graceful(1e-6), monitor)
+            };
+            stopped_everywhere(seed, solve, |n, plan, _| {
+                let Ok(plan) = plan else { return };
+                let what = format!("seed {seed}, {against:?}, stopped at {n}");
+                let text = survive::to_json(&model, &instance, against, &plan);
+                assert_eq!(violations(&model, &text), Vec::<String>::new(), "{what}");
+                for f in &plan.failures {
+                    let (reached, bound) = (f.from_scratch, f.from_scratch_bound);
+                    assert!(reached >= f.value, "{what}: {} < {}", reached, f.value);
+                    assert!(
+                        bound >= reached * (1.0 - 1e-9),
+                        "{what}: {bound} < {reached}"
+                    );
+                    let whole = plan.solution.bound.expect("there is always one");
+                    assert!(whole <= bound, "{what}: {whole} > {bound}");
+                    cut += usize::from(bound > 1.001 * reached);
+                }
+                plans += 1;
+            });
+        }
+    }
+    assert!(plans > 300 && cut > 100, "{plans} plans, {cut} cut short");
+}
+
+#[test]
+fn check_refuses_what_routing_from_scratch_cannot_be() {
+    let model = triangle("");
+    let (plan, text) = plan(&model, Against::Links).expect("survives");
+    let ab = &plan.failures[0];
+    let with = |member: &str, stated: f64, value: &str| {
+        let whole = format!("\"{member}\":{stated}");
+        assert!(text.contains(&whole), "{whole} in {text}");
+        violations(
+            &model,
+            &text.replacen(&whole, &format!("\"{member}\":{value}"), 1),
+        )
+    };
+    let found =
+        |violations: &[String], pointer: &str| violations.iter().any(|v| v.starts_with(pointer));
+    // Less than the plan carries, more than is proved, and a bound that would bind the plan too.
+    let less = with("from_scratch", ab.from_scratch, "2.9");
+    assert!(found(&less, "/failures/0/from_scratch: "), "{less:?}");
+    let more = with("from_scratch", ab.from_scratch, "3.1");
+    assert!(found(&more, "/failures/0/from_scratch_bound: "), "{more:?}");
+    let without = with("from_scratch", ab.from_scratch, "null");
+    assert!(
+        found(&without, "/failures/0/from_scratch_bound: "),
+        "{without:?}"
+    );
+    let tight = with("from_scratch_bound", ab.from_scratch_bound, "2.95");
+    assert!(found(&tight, "/bound: "), "{tight:?}");
+    // That no bound was proved contradicts nothing.
+    assert_eq!(
+        with("from_scratch_bound", ab.from_scratch_bound, "null"),
+        Vec::<String>::new()
+    );
 }

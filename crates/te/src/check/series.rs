@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::read;
 use super::routing::{Claim, State};
-use super::verdict::{Verdict, differs, maybe};
+use super::verdict::{FromScratch, Verdict, differs, maybe};
 use super::{Report, TOLERANCE};
 use crate::error::{InputError, Reason};
 use crate::json::{Fields, Place, Value};
@@ -30,8 +30,7 @@ struct Moment {
     value: f64,
     /// Share of the demand that changes its route.
     moved: f64,
-    from_scratch: f64,
-    from_scratch_bound: Option<f64>,
+    from_scratch: FromScratch,
     figures: Figures,
     /// Its routes: its own, or those of all; and their pointer.
     routes: Vec<RouteEntry>,
@@ -133,8 +132,10 @@ fn moment(
     Ok(Moment {
         value: fields.not_negative("value")?,
         moved: fields.not_negative("moved_share")?,
-        from_scratch: fields.not_negative("from_scratch")?,
-        from_scratch_bound: maybe(fields, "from_scratch_bound")?,
+        from_scratch: FromScratch {
+            value: fields.not_negative("from_scratch")?,
+            bound: maybe(fields, "from_scratch_bound")?.unwrap_or(f64::INFINITY),
+        },
         figures: Figures::read(fields)?,
         routes,
         place,
@@ -165,7 +166,7 @@ pub fn check(
         differs(
             "/from_scratch",
             result.from_scratch,
-            least(|m| m.from_scratch),
+            least(|m| m.from_scratch.value),
         ),
     ];
     report.violations.extend(stated.into_iter().flatten());
@@ -173,7 +174,7 @@ pub fn check(
     for (i, (matrix, moment)) in matrices.iter().zip(&result.moments).enumerate() {
         let here = matrix.apply(model);
         let state = State::new(&here, &network);
-        let violations = at(&state, matrix, moment, verdict.value, i, &mut report);
+        let violations = at(&state, matrix, moment, verdict, i, &mut report);
         report.violations.extend(violations);
         let now = shares(&moment.routes);
         let moved = before
@@ -200,7 +201,7 @@ fn at(
     state: &State<'_>,
     matrix: &Matrix,
     moment: &Moment,
-    value: f64,
+    verdict: &Verdict,
     index: usize,
     report: &mut Report,
 ) -> Vec<String> {
@@ -211,7 +212,7 @@ fn at(
         .iter()
         .cloned()
         .partition(|r| matrix.demands(r.chain));
-    let found = state.evaluate(Claim::of_scale(value), &busy, &moment.place);
+    let found = state.evaluate(Claim::of_scale(verdict.value), &busy, &moment.place);
     let of = |v: String| format!("{v} (matrix {})", matrix.name);
     let mut wrong: Vec<String> = found.violations.iter().cloned().map(of).collect();
     wrong.extend(differs(
@@ -220,18 +221,8 @@ fn at(
         found.value,
     ));
     wrong.extend(moment.figures.differ(&found, &place));
-    // From scratch no matrix carries more than is proved.
-    let bound = moment.from_scratch_bound.unwrap_or(f64::INFINITY);
-    for (name, factor) in [
-        ("value", moment.value),
-        ("from_scratch", moment.from_scratch),
-    ] {
-        if factor > bound * (1.0 + TOLERANCE) {
-            wrong.push(format!(
-                "{place}/from_scratch_bound: {bound} is beaten by the {name} {factor}"
-            ));
-        }
-    }
+    let scratch = &moment.from_scratch;
+    wrong.extend(scratch.contradictions(&place, found.value, verdict.bound));
     let mut sums: HashMap<usize, f64> = HashMap::new();
     for route in &idle {
         *sums.entry(route.chain).or_default() += route.fraction;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::Report;
 use super::read::{self, ResultFile};
 use super::routing::{Claim, State};
-use super::verdict::{differs, maybe};
+use super::verdict::{FromScratch, differs, maybe};
 use crate::error::{InputError, Reason};
 use crate::json::{Fields, Place, Value};
 use crate::model::Model;
@@ -35,6 +35,7 @@ struct Failure {
     /// Index of the link or site that fails.
     failed: usize,
     value: f64,
+    from_scratch: FromScratch,
     moved: f64,
     /// Share of the normal routes that stays, of those that the failure leaves alone.
     keep: f64,
@@ -81,14 +82,17 @@ fn failure(
         "failed",
         "value",
         "from_scratch",
+        "from_scratch_bound",
         "moved_share",
         "keep",
         "routes",
     ];
     let fields = Fields::of(place, value, &known)?;
-    // Of another routing, which is not stated: any factor, or none where nothing limits it.
-    maybe(&fields, "from_scratch")?;
     Ok(Failure {
+        from_scratch: FromScratch {
+            value: maybe(&fields, "from_scratch")?.unwrap_or(f64::INFINITY),
+            bound: maybe(&fields, "from_scratch_bound")?.unwrap_or(f64::INFINITY),
+        },
         failed: find(model, sites, fields.text("failed")?, place.name("failed"))?,
         value: fields.not_negative("value")?,
         moved: fields.not_negative("moved_share")?,
@@ -319,6 +323,12 @@ impl<'a> After<'a> {
         let after = |v: String| format!("{v} (after the failure of {})", self.name);
         wrong.extend(found.violations.into_iter().map(after));
         // Where nothing is left to carry any factor holds, and that of the plan is stated.
+        let bound = plan.whole.verdict.bound;
+        wrong.extend(
+            failure
+                .from_scratch
+                .contradictions(&place, found.value, bound),
+        );
         let value = if found.value.is_finite() {
             found.value
         } else {

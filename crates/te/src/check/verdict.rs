@@ -132,6 +132,41 @@ impl Verdict {
     }
 }
 
+/// What is stated of routing one state from scratch, of which no routes are stated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FromScratch {
+    /// The factor that is reached; infinite where nothing limits it.
+    pub value: f64,
+    /// A bound on it; infinite where none was proved.
+    pub bound: f64,
+}
+
+impl FromScratch {
+    /// What of it cannot be so, as members at `place`: the answer's own routes for the state, which carry `reached`, are a
+    /// routing from scratch too, and what no such routing beats no answer beats, so that `whole` is at most that.
+    pub fn contradictions(&self, place: &str, reached: f64, whole: Option<f64>) -> Vec<String> {
+        let FromScratch { value, bound } = self;
+        let mut wrong = Vec::new();
+        if *value < reached * (1.0 - TOLERANCE) {
+            wrong.push(format!(
+                "{place}/from_scratch: {value} is less than the {reached} that the routes here carry"
+            ));
+        }
+        if *bound < value * (1.0 - TOLERANCE) {
+            wrong.push(format!(
+                "{place}/from_scratch_bound: {bound} is beaten by from_scratch, {value}"
+            ));
+        }
+        let whole = whole.unwrap_or(f64::INFINITY);
+        if whole > bound * (1.0 + TOLERANCE) {
+            wrong.push(format!(
+                "/bound: {whole} is above {place}/from_scratch_bound, {bound}, which bounds this too"
+            ));
+        }
+        wrong
+    }
+}
+
 fn shown(number: Option<f64>) -> String {
     number.map_or("null".into(), |n| n.to_string())
 }

@@ -50,11 +50,9 @@ impl<'a> Watch<'a> {
         }
         self.last.set(elapsed);
         report(&Progress {
-            elapsed,
             value: value(),
-            bound: f64::NAN,
-            gap: f64::NAN,
             done: Some(done),
+            ..Progress::at(elapsed)
         });
     }
 }

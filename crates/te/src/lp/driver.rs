@@ -13,7 +13,7 @@ use super::columns::{Columns, Costing};
 use super::expansion::Expansion;
 use super::frank_wolfe::{FrankWolfe, Potential};
 use super::master::{Restricted, Start};
-use super::{Monitor, Options, Progress, outcome};
+use super::{Monitor, Options, Phase, Progress, outcome};
 use crate::clock::Clock;
 use crate::error::Infeasible;
 use crate::infeasible::no_route;
@@ -53,6 +53,8 @@ pub(super) struct Solver<'a> {
     stuck: Option<usize>,
     /// Prices from which the first master starts, where they are not those of the proof.
     first_price: Option<Vec<f64>>,
+    /// The best minimised value of a routing that keeps numbers of routes, beside the one at work.
+    held: f64,
     /// Capacity that may be added, under scale.
     expansion: Option<Expansion>,
     /// Once chains are held to their number of routes: the columns that may be used.
@@ -187,6 +189,7 @@ impl<'a> Solver<'a> {
             quick: None,
             stuck: None,
             first_price: None,
+            held: f64::INFINITY,
             expansion: None,
             allowed: None,
             relaxed: None,
@@ -212,13 +215,28 @@ impl<'a> Solver<'a> {
 
     fn report(&self) {
         if let Some(report) = self.monitor.report {
-            report(&Progress {
-                elapsed: self.clock.elapsed(),
-                value: self.in_objective(self.value),
-                bound: self.in_objective(self.bound),
-                gap: self.gap(),
-                done: None,
-            });
+            report(&self.progress());
+        }
+    }
+
+    /// What is known now. A routing on more routes than a chain may have is no answer.
+    fn progress(&self) -> Progress {
+        let value = if self.instance.max_routes.is_empty() || self.allowed.is_some() {
+            self.value.min(self.held)
+        } else {
+            self.held
+        };
+        let value = if value.is_finite() {
+            self.in_objective(value)
+        } else {
+            f64::NAN
+        };
+        let bound = self.in_objective(self.bound);
+        Progress {
+            value,
+            bound,
+            gap: relative_gap(self.costing.objective, value, bound),
+            ..Progress::at(self.clock.elapsed())
         }
     }
 

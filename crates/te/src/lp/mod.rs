@@ -13,12 +13,14 @@ mod frank_wolfe;
 pub(crate) mod interior;
 mod master;
 mod outcome;
+mod progress;
 mod route_choice;
 mod simplex;
 
 use std::time::Duration;
 
 pub use driver::{Fit, expand, fit, solve, solve_with_prices};
+pub use progress::{Interrupt, Monitor, Phase, Progress};
 
 /// When to stop, and how to work.
 #[derive(Debug, Clone)]
@@ -43,32 +45,4 @@ impl Default for Options {
             threads: 1,
         }
     }
-}
-
-/// Progress of a solve, in the objective's own unit. What is not known yet is not finite.
-#[derive(Debug, Clone, Copy)]
-pub struct Progress {
-    /// Time since the start.
-    pub elapsed: Duration,
-    /// Best value so far.
-    pub value: f64,
-    /// Best bound so far.
-    pub bound: f64,
-    /// Relative gap between the two.
-    pub gap: f64,
-    /// Share of the work that is done, where it can be told.
-    pub done: Option<f64>,
-}
-
-/// A question that is asked every few microseconds while a solve is at work: is the best answer so far wanted now? Once
-/// it was answered with yes it must be for good.
-pub type Interrupt<'a> = &'a (dyn Fn() -> bool + Sync);
-
-/// What watches a solve: gets its progress and may stop it.
-#[derive(Default, Clone, Copy)]
-pub struct Monitor<'a> {
-    /// Called after every round.
-    pub report: Option<&'a (dyn Fn(&Progress) + Sync)>,
-    /// Asked whether to stop at the best answer so far.
-    pub interrupt: Option<Interrupt<'a>>,
 }

@@ -3,9 +3,9 @@
 use crate::clock::Clock;
 use crate::error::{Constraint, Infeasible};
 use crate::instance::{Demand, Instance};
-use crate::lp::{self, Monitor, Options};
+use crate::lp::{self, Monitor, Options, Phase, Progress};
 use crate::model::Model;
-use crate::solution::{Objective, Solution, value};
+use crate::solution::{Objective, Solution, relative_gap, value};
 
 /// A plan and its comparison.
 #[derive(Debug, Clone)]
@@ -61,10 +61,29 @@ pub fn plan(
     let clock = Clock::new(options, monitor);
     let instance = Instance::new(model, Demand::Full)?;
     let even = vec![capacity / model.sites.len() as f64; model.sites.len()];
-    let (spread, prices) = routed(model, &even, &clock.share(options, 2), monitor)?;
-    let rest = clock.share(options, 1);
+    let half = clock.share(options, 2);
+    // The even spread is a plan; a bound on what it supports is none on the best one.
+    let meaning = |progress: &Progress| Progress {
+        phase: Phase::EvenSpread,
+        value: progress.value,
+        ..Progress::at(progress.elapsed)
+    };
+    let (spread, prices) = monitor.told(meaning, |m| routed(model, &even, &half, m))?;
+    let (rest, since) = (clock.share(options, 1), clock.elapsed());
+    let meaning = |progress: &Progress| {
+        let value = progress.value.max(spread.value);
+        Progress {
+            phase: Phase::BestSpread,
+            elapsed: since + progress.elapsed,
+            value,
+            gap: relative_gap(Objective::Scale, value, progress.bound),
+            ..*progress
+        }
+    };
     let known = (&spread, &prices[..]);
-    let (mut solution, shares) = lp::expand(model, &instance, capacity, known, &rest, monitor)?;
+    let (mut solution, shares) = monitor.told(meaning, |monitor| {
+        lp::expand(model, &instance, capacity, known, &rest, monitor)
+    })?;
     let mut added: Vec<f64> = shares.iter().map(|share| share * capacity).collect();
     let mut planned = with_capacity(model, &added);
     let planned_instance = Instance::new(&planned, Demand::Full)?;

@@ -6,11 +6,13 @@
 //! optimum, whose sum is subtracted. The placement comes from local search: one sweep of forward and backward dynamic
 //! programs gives the total for every site that a VNF's new instance could move to.
 
+use std::time::Duration;
+
 use crate::clock::Clock;
 use crate::error::{Constraint, Error, Infeasible, NotFound};
 use crate::infeasible::no_route;
 use crate::instance::{Demand, Instance};
-use crate::lp::{self, Fit, Monitor, Options, Progress};
+use crate::lp::{self, Fit, Monitor, Options, Phase, Progress};
 use crate::model::{Deployment, Model};
 use crate::plan::bound::Bound;
 use crate::plan::relaxation::Relaxation;
@@ -82,7 +84,7 @@ pub fn plan(
     };
     let (mut solution, placed) = planning.best().map_err(|e| in_fields_of(model, e))?;
     let none = vec![Vec::new(); new_sites.len()];
-    let before = planning.evaluate(&none, Known::default());
+    let before = planning.evaluate(&none, Known::of(&solution, Phase::WithoutNewSites));
     solution.seconds = clock.elapsed().as_secs_f64();
     let partial = solution.leaves_demand(&instance);
     let gap = solution.gap().filter(|_| !partial);
@@ -145,20 +147,39 @@ fn in_fields_of(model: &Model, error: Error) -> Error {
 /// Value and bound of the plan so far.
 #[derive(Debug, Clone, Copy)]
 struct Known {
+    phase: Phase,
     value: f64,
     bound: f64,
 }
 
-impl Default for Known {
-    fn default() -> Known {
+impl Known {
+    fn nothing(phase: Phase) -> Known {
         Known {
+            phase,
             value: f64::INFINITY,
             bound: f64::NEG_INFINITY,
         }
     }
-}
 
-impl Known {
+    /// What a plan states of itself.
+    fn of(plan: &Solution, phase: Phase) -> Known {
+        Known {
+            phase,
+            value: plan.value,
+            bound: plan.bound.unwrap_or(f64::NEG_INFINITY),
+        }
+    }
+
+    fn progress(self, elapsed: Duration) -> Progress {
+        Progress {
+            phase: self.phase,
+            value: self.value,
+            bound: self.bound,
+            gap: self.gap(),
+            ..Progress::at(elapsed)
+        }
+    }
+
     fn gap(self) -> f64 {
         relative_gap(Objective::Latency, self.value, self.bound)
     }
@@ -166,6 +187,14 @@ impl Known {
 
 /// The routing of a placement with its bound, and the new sites of each VNF.
 type Placed = (Solution, Vec<Vec<usize>>);
+
+/// What came of trying every placement.
+enum Few {
+    /// The best of all, proved.
+    All(Placed),
+    /// The best of those that were tried, if any carries the demand.
+    Some(Option<Placed>),
+}
 
 /// A planning problem, and when to stop.
 struct Planning<'a> {
@@ -181,12 +210,13 @@ struct Planning<'a> {
 impl Planning<'_> {
     /// The best placement that rounds of search, routing and bound lead to: its routing with the bound, and the new sites.
     fn best(&self) -> Result<Placed, Error> {
-        if let Some(best) = self.best_of_few()? {
-            return Ok(best);
-        }
+        let mut best = match self.best_of_few()? {
+            Few::All(best) => return Ok(best),
+            Few::Some(best) => best,
+        };
         let mut price = vec![0.0; self.instance.rows()];
-        let mut best: Option<Placed> = None;
-        let mut known = Known::default();
+        let mut known = Known::nothing(Phase::SearchedPlacements);
+        known.value = best.as_ref().map_or(known.value, |(plan, _)| plan.value);
         let (mut placed, mut refused, mut carried) = (Vec::new(), 0, 0);
         while carried < if self.capacitated { ROUNDS } else { 1 } {
             let relaxation = Relaxation::new(self.instance, &price);
@@ -238,27 +268,30 @@ impl Planning<'_> {
         Ok((solution, placed))
     }
 
-    /// The best of all placements, where they are few and the model is small; none where they are not, or there was not
-    /// the time.
+    /// The best of all placements, where they are few and the model is small; of some where there was not the time for all,
+    /// or one is not known to carry the demand.
     ///
     /// # Errors
     /// That none of them carries the demand.
-    fn best_of_few(&self) -> Result<Option<Placed>, Error> {
+    fn best_of_few(&self) -> Result<Few, Error> {
         let Some(all) = self.search.few_placements(FEW) else {
-            return Ok(None);
+            return Ok(Few::Some(None));
         };
         if all.len() * self.instance.commodities.len() > POLISHED {
-            return Ok(None);
+            return Ok(Few::Some(None));
         }
-        let (mut best, mut known) = (None, Known::default());
+        let mut best: Option<Placed> = None;
+        let mut known = Known::nothing(Phase::EveryPlacement);
         let (mut bound, mut relaxed, mut held) = (f64::INFINITY, f64::INFINITY, false);
         let (count, mut refusal) = (all.len(), None);
         for placed in all {
             if self.clock.is_over() {
-                return Ok(None);
+                return Ok(Few::Some(best));
             }
             match self.evaluate(&placed, known) {
-                Ok((solution, _)) if solution.leaves_demand(self.instance) => return Ok(None),
+                Ok((solution, _)) if solution.leaves_demand(self.instance) => {
+                    return Ok(Few::Some(best));
+                }
                 Ok((solution, _)) => {
                     let mine = solution.bound.unwrap_or(solution.value);
                     bound = bound.min(mine);
@@ -272,28 +305,26 @@ impl Planning<'_> {
                 Err(proof) => refusal = Some(proof),
             }
         }
-        if let Some((solution, _)) = &mut best {
+        if let Some((mut solution, placed)) = best {
             solution.bound = Some(bound);
             solution.relaxed = held.then_some(relaxed);
-        } else if let Some(proof) = refusal {
-            // Not before every one was tried is it known that none does; what all together cannot carry says it best.
-            let whole = self.open_proof().unwrap_or(proof);
-            return Err(Infeasible {
-                message: format!("none of the {count} placements serves: {}", whole.message),
-                ..whole
-            }
-            .into());
+            return Ok(Few::All((solution, placed)));
         }
-        Ok(best)
+        let Some(proof) = refusal else {
+            return Ok(Few::Some(None));
+        };
+        // Not before every one was tried is it known that none does; what all together cannot carry says it best.
+        let whole = self.open_proof().unwrap_or(proof);
+        Err(Infeasible {
+            message: format!("none of the {count} placements serves: {}", whole.message),
+            ..whole
+        }
+        .into())
     }
 
     /// The proof that not even all candidates together carry the demand.
     fn open_proof(&self) -> Option<Infeasible> {
-        let rest = self.clock.share(self.options, 1);
-        let quiet = Monitor {
-            report: None,
-            ..*self.monitor
-        };
+        let (rest, quiet) = (self.clock.share(self.options, 1), self.monitor.quiet());
         match lp::fit(self.extended, self.instance, &rest, &quiet) {
             Fit::DoesNotFit(proof) => Some(proof),
             Fit::Fits | Fit::NotKnown => None,
@@ -316,11 +347,7 @@ impl Planning<'_> {
     /// Prices of what is full in a placement, such that all of them weigh as much as the latency of all demand.
     fn congestion(&self, placed: &[Vec<usize>]) -> Vec<f64> {
         let instance = self.closed(placed);
-        let rest = self.clock.share(self.options, 2);
-        let quiet = Monitor {
-            report: None,
-            ..*self.monitor
-        };
+        let (rest, quiet) = (self.clock.share(self.options, 2), self.monitor.quiet());
         let (scale, latency) = (Objective::Scale, Objective::Latency);
         let Ok((solution, mut prices)) =
             lp::solve_with_prices(self.extended, &instance, scale, &rest, &quiet)
@@ -334,13 +361,7 @@ impl Planning<'_> {
 
     fn report(&self, known: Known) {
         if let Some(report) = self.monitor.report {
-            report(&Progress {
-                elapsed: self.clock.elapsed(),
-                value: known.value,
-                bound: known.bound,
-                gap: known.gap(),
-                done: None,
-            });
+            report(&known.progress(self.clock.elapsed()));
         }
     }
 
@@ -372,32 +393,13 @@ impl Planning<'_> {
                 .map_err(|commodity| no_route(self.extended, &instance, commodity))?;
             return Ok((fastest, vec![0.0; instance.rows()]));
         }
-        // The bound of one placement is none on the plan.
-        let outer = self.monitor.report;
-        let start = self.clock.elapsed();
-        let report = |progress: &Progress| {
-            if let Some(report) = outer {
-                report(&Progress {
-                    elapsed: start + progress.elapsed,
-                    value: known.value,
-                    bound: known.bound,
-                    gap: known.gap(),
-                    done: None,
-                });
-            }
-        };
-        let monitor = Monitor {
-            report: Some(&report),
-            ..*self.monitor
-        };
-        let rest = self.clock.share(self.options, 1);
-        lp::solve_with_prices(
-            self.extended,
-            &instance,
-            Objective::Latency,
-            &rest,
-            &monitor,
-        )
+        // Neither value nor bound of one placement is that of the plan.
+        let (rest, since) = (self.clock.share(self.options, 1), self.clock.elapsed());
+        let meaning = |progress: &Progress| known.progress(since + progress.elapsed);
+        let latency = Objective::Latency;
+        self.monitor.told(meaning, |monitor| {
+            lp::solve_with_prices(self.extended, &instance, latency, &rest, monitor)
+        })
     }
 }
 

@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::constrained::most_times;
 use crate::error::{Error, Infeasible, InputError, Reason};
 use crate::instance::{Demand, Instance, Route};
-use crate::lp::{self, Monitor, Options, Progress};
+use crate::lp::{self, Monitor, Options, Phase, Progress};
 use crate::model::Model;
 use crate::network::Network;
 use crate::solution::{Flow, Objective, Solution, Status, loads, relative_gap, tightest};
@@ -45,7 +45,8 @@ pub struct Moment {
     pub value: f64,
     /// Share of this matrix's demand that is routed otherwise than in the matrix before.
     pub moved: f64,
-    /// Factor when the matrix is routed from scratch, without regard for the others.
+    /// Factor that is reached when the matrix is routed from scratch, without regard for the others; at least that of its
+    /// routing here.
     pub from_scratch: f64,
     /// Its bound.
     pub from_scratch_bound: f64,
@@ -122,16 +123,16 @@ pub fn solve(
         if let Some(report) = monitor.report {
             // Routed each by itself they carry more than together: a bound, and no value yet.
             report(&Progress {
-                elapsed: clock.elapsed(),
-                value: f64::NAN,
+                phase: Phase::EachMatrix,
                 bound,
-                gap: f64::NAN,
-                done: Some((i + 1) as f64 / (2 * matrices.len()) as f64),
+                done: Some((i + 1) as f64 / matrices.len() as f64),
+                ..Progress::at(clock.elapsed())
             });
         }
     }
     for m in 1..moments.len() {
-        moments[m].from_scratch_moved = moved(&moments[m - 1], &moments[m]);
+        let (before, now) = (&moments[m - 1].flows, &moments[m]);
+        moments[m].from_scratch_moved = moved(before, &now.flows, &now.instance);
         moments[m].moved = moments[m].from_scratch_moved;
     }
     let mut series = Series {
@@ -194,12 +195,9 @@ fn alone(
         .iter()
         .map(|&c| instance.commodities[c].clone())
         .collect();
-    let quiet = Monitor {
-        report: None,
-        ..*monitor
-    };
     let (mut solution, price) =
-        lp::solve_with_prices(&model, &part, Objective::Scale, options, &quiet).map_err(explain)?;
+        lp::solve_with_prices(&model, &part, Objective::Scale, options, &monitor.quiet())
+            .map_err(explain)?;
     solution
         .flows
         .iter_mut()
@@ -270,19 +268,25 @@ fn couple(
     solver.run();
     series.status = solver.status();
     (series.value, series.bound) = (1.0 / solver.value, 1.0 / solver.bound);
-    #[allow(
-        clippy::needless_range_loop,
-        reason = "moments are changed while their neighbours are read"
-    )]
-    for m in 0..series.moments.len() {
-        series.moments[m].flows = flows_at(&solver, m);
-        let load = loads(&instances[m], &series.moments[m].flows);
-        series.moments[m].value = 1.0 / tightest(&instances[m], &load).1;
-        series.moments[m].moved = if m == 0 {
-            0.0
+    let mut scratch: Vec<Vec<Flow>> = Vec::with_capacity(instances.len());
+    for (m, moment) in series.moments.iter_mut().enumerate() {
+        let alone = std::mem::replace(&mut moment.flows, flows_at(&solver, m));
+        let load = loads(&instances[m], &moment.flows);
+        moment.value = 1.0 / tightest(&instances[m], &load).1;
+        // Where the time did not suffice for a better one, this is the best routing from scratch that is known.
+        scratch.push(if moment.value > moment.from_scratch {
+            moment.from_scratch = moment.value;
+            moment.flows.clone()
         } else {
-            moved(&series.moments[m - 1], &series.moments[m])
-        };
+            alone
+        });
+    }
+    for m in 1..instances.len() {
+        let own = |m: usize| &series.moments[m].flows[..];
+        let both = moved(own(m - 1), own(m), &instances[m]);
+        let from_scratch_moved = moved(&scratch[m - 1], &scratch[m], &instances[m]);
+        let moment = &mut series.moments[m];
+        (moment.moved, moment.from_scratch_moved) = (both, from_scratch_moved);
     }
     Ok(())
 }
@@ -313,26 +317,25 @@ fn flows_at(solver: &Solver<'_>, matrix: usize) -> Vec<Flow> {
     flows
 }
 
-/// Share of a matrix's demand that is routed otherwise than in the matrix before.
-fn moved(before: &Moment, now: &Moment) -> f64 {
+/// Share of a matrix's demand that is routed otherwise than in the matrix before; `instance` is the matrix's.
+fn moved(before: &[Flow], now: &[Flow], instance: &Instance) -> f64 {
     let mut kept: HashMap<(usize, &Route), f64> = HashMap::new();
-    for flow in &before.flows {
+    for flow in before {
         *kept.entry((flow.commodity, &flow.route)).or_default() += flow.fraction;
     }
-    let demand = |f: &Flow| now.instance.commodities[f.commodity].demand;
+    let demand = |f: &Flow| instance.commodities[f.commodity].demand;
     let more = |f: &Flow| {
         let before = kept.get(&(f.commodity, &f.route)).copied().unwrap_or(0.0);
         demand(f) * (f.fraction - before).max(0.0)
     };
     // A chain without demand before has no route that it could leave.
-    let known: HashSet<usize> = before.flows.iter().map(|f| f.commodity).collect();
+    let known: HashSet<usize> = before.iter().map(|f| f.commodity).collect();
     let moving: f64 = now
-        .flows
         .iter()
         .filter(|f| known.contains(&f.commodity))
         .map(more)
         .sum();
-    let total: f64 = now.instance.commodities.iter().map(|c| c.demand).sum();
+    let total: f64 = instance.commodities.iter().map(|c| c.demand).sum();
     if total > 0.0 { moving / total } else { 0.0 }
 }
 

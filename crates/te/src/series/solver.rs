@@ -10,7 +10,7 @@ use super::start::Shares;
 use crate::clock::Clock;
 use crate::instance::{Instance, NONE};
 use crate::lp::interior::{Master, Point};
-use crate::lp::{Monitor, Options, Progress};
+use crate::lp::{Monitor, Options, Phase, Progress};
 use crate::parallel::in_parts;
 use crate::solution::Status;
 
@@ -109,11 +109,11 @@ impl<'a> Solver<'a> {
     fn report(&self) {
         if let Some(report) = self.monitor.report {
             report(&Progress {
-                elapsed: self.clock.elapsed(),
+                phase: Phase::AllMatrices,
                 value: 1.0 / self.value,
                 bound: 1.0 / self.bound,
                 gap: self.gap(),
-                done: None,
+                ..Progress::at(self.clock.elapsed())
             });
         }
     }

@@ -6,26 +6,21 @@
 //! the normal state and every failure hold; the bound is the least factor over all states when each is routed from
 //! scratch, which no plan beats.
 
-use std::collections::{HashMap, VecDeque};
+mod failure;
+mod write;
+
+use std::collections::HashMap;
+
+pub use failure::{Against, Failure};
+pub use write::to_json;
 
 use crate::clock::{Clock, Grace};
 use crate::error::{Constraint, Infeasible};
 use crate::instance::{Commodity, Demand, Instance, Route};
-use crate::json::Writer;
-use crate::lp::{self, Monitor, Options, Progress};
+use crate::lp::{self, Monitor, Options, Phase, Progress};
 use crate::model::Model;
-use crate::network::Network;
-use crate::result::{routes, write_head, write_routes};
-use crate::solution::{Flow, Objective, Solution, Status, loads, relative_gap, value};
-
-/// What fails.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
-    /// A link, with the link of the opposite direction that shares its fibre.
-    Link(usize),
-    /// A site with all its VNFs.
-    Site(usize),
-}
+use crate::solution::{Flow, Objective, Solution, loads, value};
+use failure::{failed, failures_of};
 
 /// The state after one failure.
 #[derive(Debug, Clone)]
@@ -36,8 +31,11 @@ pub struct Contingency {
     pub name: String,
     /// Factor on the demands that the plan carries after it.
     pub value: f64,
-    /// Factor when everything is routed from scratch after it.
+    /// Factor that is reached when everything is routed from scratch after it; at least that of the plan, whose routing is
+    /// one of those. Infinite where nothing limits it.
     pub from_scratch: f64,
+    /// Proved bound on it, and so on every plan; infinite where there is none.
+    pub from_scratch_bound: f64,
     /// Share of the demand that changes its route.
     pub moved: f64,
     /// Share of the traffic on routes that the failure leaves alone that stays there.
@@ -61,15 +59,6 @@ pub struct Survivable {
     pub not_covered: Vec<String>,
 }
 
-/// Which failures are survived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Against {
-    /// Any single link.
-    Links,
-    /// Any single site.
-    Sites,
-}
-
 /// Finds routes that survive any single failure. Time is shared evenly among the failures; those that it does not suffice
 /// for are named.
 ///
@@ -84,7 +73,9 @@ pub fn solve(
 ) -> Result<Survivable, Infeasible> {
     let clock = Clock::new(options, monitor);
     let half = clock.share(options, 2);
-    let mut solution = lp::solve(model, instance, Objective::Scale, &half, monitor)?;
+    let mut solution = monitor.during(Phase::NormalState, clock.elapsed(), |monitor| {
+        lp::solve(model, instance, Objective::Scale, &half, monitor)
+    })?;
     let normal = solution.value;
     let (mut value, mut bound) = (normal, any_routes(&solution));
     solution.relaxed = None;
@@ -96,21 +87,18 @@ pub fn solve(
             break;
         }
         let limited = clock.share(options, 2 * (failures.len() - i));
-        let quiet = Monitor {
-            report: None,
-            ..*monitor
-        };
+        let quiet = monitor.quiet();
         let state = State::after(model, instance, &solution, failure, &limited, &quiet)?;
         value = value.min(state.best());
         bound = bound.min(state.bound);
         states.push(state);
         if let Some(report) = monitor.report {
+            // What holds after the failures so far is no plan yet.
             report(&Progress {
-                elapsed: clock.elapsed(),
-                value,
+                phase: Phase::Failures,
                 bound,
-                gap: relative_gap(Objective::Scale, value, bound),
                 done: Some((i + 1) as f64 / failures.len() as f64),
+                ..Progress::at(clock.elapsed())
             });
         }
     }
@@ -140,24 +128,6 @@ fn any_routes(solution: &Solution) -> f64 {
     solution.relaxed.or(solution.bound).unwrap_or(f64::INFINITY)
 }
 
-impl Failure {
-    /// What kind of thing fails, and its identifier.
-    fn name(self, model: &Model) -> (&'static str, &str) {
-        match self {
-            Failure::Link(link) => ("link", &model.links[link].id),
-            Failure::Site(site) => ("site", &model.sites[site].id),
-        }
-    }
-
-    /// JSON pointer of what fails.
-    fn pointer(self) -> String {
-        match self {
-            Failure::Link(link) => format!("/links/{link}"),
-            Failure::Site(site) => format!("/sites/{site}"),
-        }
-    }
-}
-
 /// Makes every state carry `value`, those first that carry least; where there is not the time, they carry what they do.
 fn settle_all(
     states: Vec<State>,
@@ -183,77 +153,6 @@ fn settle_all(
         });
     }
     settled.into_iter().flatten().collect()
-}
-
-fn failures_of(model: &Model, against: Against) -> Vec<Failure> {
-    match against {
-        Against::Sites => (0..model.sites.len()).map(Failure::Site).collect(),
-        Against::Links => {
-            let twins = twins(model);
-            let first = |&link: &usize| twins[link].is_none_or(|twin| link < twin);
-            (0..model.links.len())
-                .filter(first)
-                .map(Failure::Link)
-                .collect()
-        }
-    }
-}
-
-/// For each link the one of the opposite direction on the same fibre. A model has directions only: of the links that join
-/// the same ends those of equal latency are paired in the model's order, then those that are left, in that order too.
-fn twins(model: &Model) -> Vec<Option<usize>> {
-    let mut twins = vec![None; model.links.len()];
-    let latency = |link: usize| model.links[link].latency_ms.to_bits();
-    pair(model, &mut twins, latency);
-    pair(model, &mut twins, |_| 0);
-    twins
-}
-
-/// Pairs links without a twin whose ends are each other's and that are alike.
-fn pair(model: &Model, twins: &mut [Option<usize>], alike: impl Fn(usize) -> u64) {
-    let mut waiting: HashMap<(usize, usize, u64), VecDeque<usize>> = HashMap::new();
-    for (index, link) in model.links.iter().enumerate() {
-        if twins[index].is_some() {
-            continue;
-        }
-        let partners = waiting.get_mut(&(link.to, link.from, alike(index)));
-        match partners.and_then(VecDeque::pop_front) {
-            Some(twin) => (twins[index], twins[twin]) = (Some(twin), Some(index)),
-            None => waiting
-                .entry((link.from, link.to, alike(index)))
-                .or_default()
-                .push_back(index),
-        }
-    }
-}
-
-/// The failed model: chains at the shares they must keep.
-fn failed(model: &Model, failure: Failure) -> (Model, Vec<bool>, Network) {
-    let mut after = model.clone();
-    let mut alive = vec![true; model.links.len()];
-    match failure {
-        Failure::Link(link) => {
-            alive[link] = false;
-            if let Some(twin) = twins(model)[link] {
-                alive[twin] = false;
-            }
-        }
-        Failure::Site(site) => {
-            for vnf in &mut after.vnfs {
-                vnf.deployments.retain(|d| d.site != site);
-            }
-        }
-    }
-    for chain in &mut after.chains {
-        let share = chain.survive_share.unwrap_or(1.0);
-        chain
-            .forward_mbps
-            .iter_mut()
-            .chain(&mut chain.reverse_mbps)
-            .for_each(|mbps| *mbps *= share);
-    }
-    let network = Network::without(model, &alive);
-    (after, alive, network)
 }
 
 /// One failure before it is known how much all states together can carry.
@@ -340,7 +239,8 @@ impl State {
             moved,
             failure: self.failure,
             name: self.name,
-            from_scratch: self.scratch.0,
+            from_scratch: self.scratch.0.max(value),
+            from_scratch_bound: self.bound,
             keep: 1.0,
             flows: self.backup.1,
             instance: self.instance,
@@ -375,12 +275,14 @@ impl State {
             ..f
         });
         let whole: Vec<Flow> = kept.chain(flows.iter().cloned()).collect();
+        let value = value(instance, Objective::Scale, &whole);
         Contingency {
-            value: value(instance, Objective::Scale, &whole),
+            value,
             moved: moved(before, normal, instance, &whole),
             failure: self.failure,
             name: self.name,
-            from_scratch: self.scratch.0,
+            from_scratch: self.scratch.0.max(value),
+            from_scratch_bound: self.bound,
             keep: if stays { keep } else { 1.0 },
             flows,
             instance: self.instance,
@@ -521,46 +423,4 @@ fn split(
         }
     }
     (staying, moving)
-}
-
-/// Writes a plan as the contract's result: the normal routing, and for each failure its backup routes.
-pub fn to_json(model: &Model, instance: &Instance, against: Against, plan: &Survivable) -> String {
-    let mut writer = Writer::new();
-    writer.object(|w| {
-        write_head(w, model, instance, &plan.solution);
-        w.name("survive").text(match against {
-            Against::Links => "link",
-            Against::Sites => "site",
-        });
-        w.name("normal").number(plan.normal);
-        if !plan.not_covered.is_empty() {
-            w.name("not_covered")
-                .texts(plan.not_covered.iter().map(String::as_str));
-        }
-        w.name("failures").list(|w| {
-            for failure in &plan.failures {
-                w.line().object(|w| write_failure(w, model, failure));
-            }
-        });
-        write_routes(w, model, &routes(model, instance, &plan.solution));
-    });
-    writer.finish()
-}
-
-fn write_failure(w: &mut Writer, model: &Model, failure: &Contingency) {
-    let backup = Solution {
-        relaxed: None,
-        status: Status::Feasible,
-        objective: Objective::Scale,
-        value: failure.value,
-        bound: None,
-        seconds: 0.0,
-        flows: failure.flows.clone(),
-    };
-    w.name("failed").text(&failure.name);
-    w.name("value").number(failure.value);
-    w.name("from_scratch").number(failure.from_scratch);
-    w.name("moved_share").number(failure.moved);
-    w.name("keep").number(failure.keep);
-    write_routes(w, model, &routes(model, &failure.instance, &backup));
 }

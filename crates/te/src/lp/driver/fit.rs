@@ -19,13 +19,21 @@ pub enum Fit {
 
 /// Finds out whether some routing carries all that must be carried, whatever the objective.
 pub fn fit(model: &Model, instance: &Instance, options: &Options, monitor: &Monitor<'_>) -> Fit {
-    let clock = Clock::new(options, monitor);
     let part = mandatory(instance);
     if part.commodities.is_empty() {
         return Fit::Fits;
     }
-    let room = match room(model, &part, options, monitor, &clock) {
-        Ok(solver) => solver.value,
+    // How full the search for room is means nothing to the user.
+    let meaning = |progress: &Progress| Progress {
+        phase: Phase::Fit,
+        ..Progress::at(progress.elapsed)
+    };
+    let room = monitor.told(meaning, |monitor| {
+        let clock = Clock::new(options, monitor);
+        room(model, &part, options, monitor, &clock).map(|solver| solver.value)
+    });
+    let room = match room {
+        Ok(room) => room,
         Err(proof) => return Fit::DoesNotFit(proof),
     };
     match too_few_routes(model, instance) {

@@ -15,13 +15,7 @@ impl Solver<'_> {
         if !needed.is_empty() {
             let part = fit::mandatory(self.instance);
             // What is known of the objective meanwhile; how full the search for room is means nothing to the user.
-            let known = Progress {
-                elapsed: self.clock.elapsed(),
-                value: self.in_objective(self.value),
-                bound: self.in_objective(self.bound),
-                gap: self.gap(),
-                done: None,
-            };
+            let known = self.progress();
             let outer = *self.monitor;
             let report = |progress: &Progress| {
                 if let Some(report) = outer.report {

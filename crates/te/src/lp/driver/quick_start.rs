@@ -10,27 +10,22 @@ impl Solver<'_> {
         let objective = self.costing.objective;
         let rest = self.clock.share(self.options, 1);
         let bound = self.in_objective(self.bound);
-        let report = |progress: &Progress| {
-            if let Some(report) = self.monitor.report {
-                report(&Progress { bound, ..*progress });
-            }
+        let since = self.clock.elapsed();
+        let meaning = |progress: &Progress| Progress {
+            phase: Phase::Heuristic,
+            elapsed: since + progress.elapsed,
+            bound,
+            ..*progress
         };
-        let monitor = Monitor {
-            report: Some(&report),
-            ..*self.monitor
-        };
-        let quick = heuristic::solve(
-            model,
-            self.instance,
-            Heuristic::Dp,
-            objective,
-            &rest,
-            &monitor,
-        )?;
+        let (instance, dp) = (self.instance, Heuristic::Dp);
+        let quick = self.monitor.told(meaning, |monitor| {
+            heuristic::solve(model, instance, dp, objective, &rest, monitor)
+        })?;
         if !quick.leaves_demand(self.instance) {
             let shares = self.columns_of(&quick);
             let utilization = self.utilization(&shares);
             self.offer(&shares, &utilization);
+            self.held = self.value;
         }
         self.quick = Some(quick);
         self.report();

@@ -43,6 +43,7 @@ impl Solver<'_> {
             return;
         };
         let (value, best) = (self.value, std::mem::take(&mut self.best));
+        self.held = self.held.min(value);
         // Routes of SB-DP come before all others.
         let mut ranking = whole.clone();
         for (rank, x) in ranking.iter_mut().zip(optimum) {
@@ -76,13 +77,7 @@ impl Solver<'_> {
     /// SB-DP's routing, which keeps the limits, as shares of columns; none where it leaves what must be carried.
     fn few_routes(&mut self, model: &Model) -> Option<Vec<f64>> {
         let found = if self.is_scale() {
-            let (rest, quiet) = (
-                self.clock.share(self.options, 1),
-                Monitor {
-                    report: None,
-                    ..*self.monitor
-                },
-            );
+            let (rest, quiet) = (self.clock.share(self.options, 1), self.monitor.quiet());
             let (dp, objective) = (Heuristic::Dp, Objective::Scale);
             heuristic::solve(model, self.instance, dp, objective, &rest, &quiet).ok()?
         } else {

@@ -91,7 +91,8 @@ impl Solver<'_> {
         self.first_price = Some(price);
     }
 
-    /// Goes on from the optimum for capacity that is spread evenly, and from the prices of the rows that it left.
+    /// Goes on from the optimum for capacity that is spread evenly, and from the prices of the rows that it left: they prove a
+    /// bound here too, however short the time is.
     pub(super) fn take_up(&mut self, even: &Solution, price: &[f64]) {
         if even.leaves_demand(self.instance) {
             return;
@@ -101,9 +102,19 @@ impl Solver<'_> {
         self.offer(&x, &now);
         let mut price = price.to_vec();
         price.resize(self.instance.rows(), 0.0);
+        let before: f64 = price.iter().sum();
         if let Some(expansion) = &self.expansion {
             expansion.relieve(&mut price);
             expansion.price_budget(&mut price);
+        }
+        // A unit of load costs what it did, and so does every chain: the certificate needs no sweep.
+        let least = even
+            .relaxed
+            .or(even.bound)
+            .map_or(0.0, |bound| before / bound);
+        let bound = least / price.iter().sum::<f64>();
+        if bound > self.bound {
+            (self.bound, self.proof) = (bound, price.clone());
         }
         let none = vec![f64::NEG_INFINITY; self.instance.commodities.len()];
         self.price_out(&price, &none, 0.0);
