@@ -5,6 +5,7 @@ mod few_routes;
 mod fit;
 mod interior_start;
 mod quick_start;
+mod rationing;
 mod route_limit;
 mod warm_start;
 

@@ -67,12 +67,12 @@ fn load_of_vnfs(instance: &Instance) -> Vec<f64> {
 }
 
 /// The capacity rows of a VNF.
-fn rows(vnf: &crate::instance::VnfSites) -> impl Iterator<Item = usize> + '_ {
+pub(super) fn rows(vnf: &crate::instance::VnfSites) -> impl Iterator<Item = usize> + '_ {
     vnf.deployments.iter().map(|&(_, row)| row as usize)
 }
 
 /// Rows of the sites where any VNF may run.
-fn hosts(instance: &Instance) -> Vec<usize> {
+pub(super) fn hosts(instance: &Instance) -> Vec<usize> {
     let mut hosts: Vec<usize> = instance
         .vnfs
         .iter()

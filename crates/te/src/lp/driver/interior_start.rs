@@ -58,7 +58,9 @@ impl Solver<'_> {
         self.interior = Some((shares.clone(), room));
         self.offer(&shares, &utilization);
         self.report();
-        self.walk_with_barrier();
+        if !self.ration() {
+            self.walk_with_barrier();
+        }
         Ok(())
     }
 

@@ -88,7 +88,7 @@ impl Master {
     }
 
     /// Load of every row by the columns.
-    fn load(&self, x: &[f64], into: &mut Vec<f64>) {
+    pub(crate) fn load(&self, x: &[f64], into: &mut Vec<f64>) {
         into.clear();
         into.resize(self.rows, 0.0);
         for (column, &x) in x.iter().enumerate() {
