@@ -100,6 +100,9 @@ func (r *recorded) Trace(_ context.Context, request *apiv1.TraceRequest) (*apiv1
 		response.Hops[1].Decision, response.Hops[1].Dropped = "no_target", true
 		response.Outcome = &apiv1.ProbeOutcome{Description: "forwarder west/f1 dropped it: no_target"}
 	}
+	if request.Limit == 7 {
+		response.CutShort = []string{"west/f1"}
+	}
 	return response, nil
 }
 
@@ -118,7 +121,8 @@ func (r *recorded) Traffic(string, string) []*apiv1.ChainTraffic {
 	return []*apiv1.ChainTraffic{{Customer: "acme", Chain: "web", Stages: []*apiv1.StageTraffic{
 		{Stage: 1, Site: "office", ChainLabel: 65536, State: apiv1.RouteState_ROUTE_STATE_DRAINING, Packets: 7, Bytes: 700},
 		{Stage: 1, Site: "office", ChainLabel: 65538, State: apiv1.RouteState_ROUTE_STATE_ACTIVE, Packets: 1000, Bytes: 1500000, PacketsPerSecond: 99.6, Mbps: 1.2, NewFlows: 3},
-		{Stage: 2, Reverse: true, Site: "hq", ChainLabel: 65538, State: apiv1.RouteState_ROUTE_STATE_ACTIVE, Packets: 2000, Bytes: 3000000, PacketsPerSecond: 199, Mbps: 2.345, NewFlows: 0}}}}
+		{Stage: 2, Reverse: true, Site: "hq", ChainLabel: 65538, State: apiv1.RouteState_ROUTE_STATE_ACTIVE, Packets: 2000, Bytes: 3000000, PacketsPerSecond: 199, Mbps: 2.345, NewFlows: 0,
+			Drops: map[string]uint64{"mtu_exceeded": 1, "no_target": 4, "hop_gone": 1}}}}}
 }
 
 var longAgo = timestamppb.New(time.Now().Add(-75 * time.Hour))

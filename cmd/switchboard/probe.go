@@ -31,6 +31,7 @@ func (flags *traceFlags) sendProbe(command *cobra.Command, arguments []string) e
 	if err != nil {
 		return wrongFlags("trace", err, "sent")
 	}
+	warnCutShort(command.ErrOrStderr(), answer.Msg.CutShort)
 	hops, outcome := answer.Msg.Hops, answer.Msg.Outcome
 	if err := writeHops(command.OutOrStdout(), hops); err != nil {
 		return err

@@ -1,10 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -114,8 +118,19 @@ func isTerminal(out io.Writer) bool {
 	return err == nil
 }
 
+// dropped is "no_target 4, mtu_exceeded 1": most first.
+func dropped(drops map[string]uint64) string {
+	reasons := slices.SortedFunc(maps.Keys(drops), func(a, b string) int {
+		return cmp.Or(cmp.Compare(drops[b], drops[a]), cmp.Compare(a, b))
+	})
+	for i, reason := range reasons {
+		reasons[i] = fmt.Sprintf("%s %d", reason, drops[reason])
+	}
+	return cmp.Or(strings.Join(reasons, ", "), "-")
+}
+
 func trafficRows(chains []*apiv1.ChainTraffic) [][]string {
-	rows := [][]string{{"CHAIN", "LABEL", "DIRECTION", "STAGE", "SITE", "MBIT/S", "PACKETS/S", "PACKETS", "BYTES", "NEW FLOWS"}}
+	rows := [][]string{{"CHAIN", "LABEL", "DIRECTION", "STAGE", "SITE", "MBIT/S", "PACKETS/S", "PACKETS", "BYTES", "NEW FLOWS", "DROPS"}}
 	for _, c := range chains {
 		for _, s := range c.Stages {
 			direction := "forward"
@@ -127,7 +142,7 @@ func trafficRows(chains []*apiv1.ChainTraffic) [][]string {
 				label += "(" + state + ")"
 			}
 			rows = append(rows, []string{path(c.Customer, c.Chain), label, direction, fmt.Sprint(s.Stage), s.Site, fmt.Sprintf("%.2f", s.Mbps),
-				fmt.Sprintf("%.0f", s.PacketsPerSecond), fmt.Sprint(s.Packets), fmt.Sprint(s.Bytes), fmt.Sprint(s.NewFlows)})
+				fmt.Sprintf("%.0f", s.PacketsPerSecond), fmt.Sprint(s.Packets), fmt.Sprint(s.Bytes), fmt.Sprint(s.NewFlows), dropped(s.Drops)})
 		}
 	}
 	return rows

@@ -66,6 +66,7 @@ func newTraceCommand() *cobra.Command {
 			if err != nil {
 				return wrongFlags("trace", err, "followed")
 			}
+			warnCutShort(command.ErrOrStderr(), answer.Msg.CutShort)
 			return writeHops(command.OutOrStdout(), answer.Msg.Hops)
 		},
 	}
@@ -92,6 +93,13 @@ func addMatchFlags(command *cobra.Command, match *apiv1.Match) {
 	f.StringArrayVar(&match.SourcePorts, "source-port", nil, "only from this port or range")
 	f.StringArrayVar(&match.DestinationPorts, "destination-port", nil, "only to this port or range")
 	completeFlag(command, "protocol", fixed("tcp", "udp", "icmp", "icmpv6"))
+}
+
+// warnCutShort says where a trace ended early.
+func warnCutShort(out io.Writer, forwarders []string) {
+	for _, f := range forwarders {
+		fmt.Fprintf(out, "switchboard: another trace began at forwarder %s and ended this one: later packets are not in it\n", f)
+	}
 }
 
 func writeHops(out io.Writer, hops []*apiv1.TraceHop) error {

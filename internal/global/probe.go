@@ -53,10 +53,10 @@ func (g *Global) sendProbe(ctx context.Context, request *api.TraceRequest) (*api
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	places := g.liveForwarders()
-	hops, failed := make(chan []*forwarder.TraceHop, 1), make(chan error, 1)
+	told, failed := make(chan traced, 1), make(chan error, 1)
 	go func() {
 		all, err := g.traceEverywhere(ctx, places, ask)
-		hops <- all
+		told <- all
 		failed <- err
 	}()
 	if err := g.awaitFollowers(ctx, places, mark); err != nil {
@@ -65,13 +65,13 @@ func (g *Global) sendProbe(ctx context.Context, request *api.TraceRequest) (*api
 	if err := g.inject(ctx, ingress, &forwarder.InjectRequest{Probe: mark, Edge: edge, Packet: packet.bytes(mark)}); err != nil {
 		return nil, &Refused{Unavailable, fmt.Sprintf("forwarder %s does not send the probe: %v", ingress, err)}
 	}
-	all, err := <-hops, <-failed
+	all, err := <-told, <-failed
 	if err != nil {
 		return nil, err
 	}
-	inPathOrder(all)
-	response := &api.TraceResponse{Outcome: outcomeOf(all, request.Probe.Leave, ingress)}
-	for _, h := range all {
+	inPathOrder(all.hops)
+	response := &api.TraceResponse{Outcome: outcomeOf(all.hops, request.Probe.Leave, ingress), CutShort: all.cutShort}
+	for _, h := range all.hops {
 		response.Hops = append(response.Hops, apiHop(h))
 	}
 	return response, nil

@@ -38,7 +38,7 @@ func (g *Global) Traffic(customer, name string) []*api.ChainTraffic {
 		}
 		for _, s := range m.Stages {
 			byChain[key].Stages = append(byChain[key].Stages, &api.StageTraffic{Stage: s.Stage, Reverse: s.Reverse, Site: string(site),
-				ChainLabel: s.ChainLabel &^ 1, State: states[s.ChainLabel&^1], Packets: s.Packets, Bytes: s.Bytes, PacketsPerSecond: s.PacketsPerSecond, Mbps: s.Mbps, NewFlows: s.NewFlows})
+				ChainLabel: s.ChainLabel &^ 1, State: states[s.ChainLabel&^1], Packets: s.Packets, Bytes: s.Bytes, PacketsPerSecond: s.PacketsPerSecond, Mbps: s.Mbps, NewFlows: s.NewFlows, Drops: s.Drops})
 		}
 	})
 	var all []*api.ChainTraffic
@@ -113,12 +113,12 @@ func (g *Global) Trace(ctx context.Context, request *api.TraceRequest) (*api.Tra
 	}
 	ask := &forwarder.TraceRequest{Match: matches.Rule(match), BothDirections: true,
 		DurationMs: cmp.Or(request.DurationMs, uint32(defaultTraceTime.Milliseconds())), Limit: cmp.Or(request.Limit, defaultTraceLimit)}
-	hops, err := g.traceEverywhere(ctx, g.liveForwarders(), ask)
+	told, err := g.traceEverywhere(ctx, g.liveForwarders(), ask)
 	if err != nil {
 		return nil, err
 	}
-	response := &api.TraceResponse{}
-	for _, h := range hops {
+	response := &api.TraceResponse{CutShort: told.cutShort}
+	for _, h := range told.hops {
 		if request.Chain == "" || h.Chain == request.Chain && h.Customer == request.Customer || h.Chain == "" {
 			response.Hops = append(response.Hops, apiHop(h))
 		}
@@ -143,16 +143,22 @@ func (g *Global) liveForwarders() []forwarderPlace {
 	return places
 }
 
+// traced is what forwarders tell of a trace, in the order of time, and those where another trace ended it.
+type traced struct {
+	hops     []*forwarder.TraceHop
+	cutShort []string
+}
+
 // traceEverywhere asks forwarders; one that does not answer is left out.
-func (g *Global) traceEverywhere(ctx context.Context, places []forwarderPlace, ask *forwarder.TraceRequest) ([]*forwarder.TraceHop, error) {
+func (g *Global) traceEverywhere(ctx context.Context, places []forwarderPlace, ask *forwarder.TraceRequest) (traced, error) {
 	payload, err := proto.Marshal(ask)
 	if err != nil {
-		return nil, err
+		return traced{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(ask.DurationMs)*time.Millisecond+traceMargin)
 	defer cancel()
 	var mu sync.Mutex
-	var hops []*forwarder.TraceHop
+	var all traced
 	var waiting sync.WaitGroup
 	for _, p := range places {
 		waiting.Add(1)
@@ -166,12 +172,16 @@ func (g *Global) traceEverywhere(ctx context.Context, places []forwarderPlace, a
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			hops = append(hops, reply.Hops...)
+			all.hops = append(all.hops, reply.Hops...)
+			if reply.CutShort {
+				all.cutShort = append(all.cutShort, p.String())
+			}
 		}()
 	}
 	waiting.Wait()
-	slices.SortStableFunc(hops, func(a, b *forwarder.TraceHop) int { return cmp.Compare(a.TimeUnixNs, b.TimeUnixNs) })
-	return hops, nil
+	slices.SortStableFunc(all.hops, func(a, b *forwarder.TraceHop) int { return cmp.Compare(a.TimeUnixNs, b.TimeUnixNs) })
+	slices.Sort(all.cutShort)
+	return all, nil
 }
 
 func apiHop(h *forwarder.TraceHop) *api.TraceHop {

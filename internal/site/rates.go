@@ -87,6 +87,12 @@ func (f *forwarderRates) add(stages map[counterKey]*control.StageMeasurement, at
 	s.Packets += c.Packets
 	s.Bytes += c.Bytes
 	s.NewFlows += c.NewFlows
+	for reason, packets := range c.Drops {
+		if s.Drops == nil {
+			s.Drops = map[string]uint64{}
+		}
+		s.Drops[reason] += packets
+	}
 	if f.seconds <= 0 {
 		return
 	}

@@ -1,6 +1,7 @@
 package site
 
 import (
+	"maps"
 	"math"
 	"testing"
 
@@ -46,6 +47,24 @@ func TestRatesAreDifferencesOfReports(t *testing.T) {
 	}
 	if m := r.measurement("a", ChainKey{"acme", "mail"}, []uint32{20}, nil); m != nil {
 		t.Errorf("a chain without counters: %v", m)
+	}
+}
+
+// TestDropsOfAStageAreSummedByReason over the site's forwarders and the chain's versions.
+func TestDropsOfAStageAreSummedByReason(t *testing.T) {
+	r, statuses := rates{}, map[string]*rules.Status{}
+	for _, forwarder := range []string{"f1", "f2"} {
+		status := report(1, 10, 100, 1000)
+		status.Forwarder = forwarder
+		status.Stages[0].Drops = map[string]uint64{"no_target": 2, forwarder: 1}
+		status.Stages[1].Drops = map[string]uint64{"hop_gone": 9}
+		r.hear(nil, status)
+		statuses[forwarder] = status
+	}
+	m := r.measurement("a", ChainKey{"acme", "web"}, []uint32{16}, statuses)
+	want := map[string]uint64{"no_target": 4, "f1": 1, "f2": 1}
+	if len(m.Stages) != 1 || !maps.Equal(m.Stages[0].Drops, want) {
+		t.Errorf("%v, want %v", m.Stages, want)
 	}
 }
 

@@ -1,9 +1,9 @@
 //! What a forwarder answers itself: questions for its addresses, and echoes.
 
 use crate::arrival::{Accepted, Ingress};
-use crate::counters::{Drop, Event, Reason};
+use crate::counters::{Drop, Event, Reason, Refused};
 use crate::frame::Frame;
-use crate::neighbours::{self, Waiting, framed};
+use crate::neighbours::{self, Kept, Waiting, framed};
 use crate::pipeline::{Heard, Output, Pipeline};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::arp::{Arp, Operation};
@@ -21,7 +21,7 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
         out: &mut Output<F>,
         own: impl Fn(IpAddr) -> bool,
-    ) -> Result<Accepted, Reason> {
+    ) -> Result<Accepted, Refused> {
         let arp = Arp::parse(&frame.data()[header.length..])?.checked()?;
         let sender = Ipv4Addr::from(arp.sender).into();
         self.heard(at, sender, arp.sender_mac, now, out);
@@ -99,15 +99,15 @@ impl<F: Frame> Pipeline<F> {
     /// Learns a neighbour's address, also from another worker, and sends what waited for it. `now` is in seconds.
     pub(crate) fn hear(&mut self, Heard { who, mac }: Heard, now: u32, out: &mut Output<F>) {
         self.alert_capture();
-        for waiting in self.neighbours.learn(who, mac, now) {
-            match waiting {
-                Waiting::Received(port, mut frame) => {
+        for Waiting { port, frame, .. } in self.neighbours.learn(who, mac, now) {
+            match frame {
+                Kept::Received(mut frame) => {
                     if let Some(destination) = frame.data_mut().first_chunk_mut::<6>() {
                         *destination = mac.0;
                     }
                     out.send(port, frame);
                 }
-                Waiting::Made(port, mut bytes) => {
+                Kept::Made(mut bytes) => {
                     bytes[..6].copy_from_slice(&mac.0);
                     out.make(port, bytes);
                 }
@@ -124,7 +124,7 @@ impl<F: Frame> Pipeline<F> {
         ip: &IpPacket,
         otherwise: Drop,
         out: &mut Output<F>,
-    ) -> Result<Accepted, Reason> {
+    ) -> Result<Accepted, Refused> {
         let v6 = ip.is_v6();
         let icmp_protocol = if v6 { ICMPV6 } else { ICMP };
         let packet = &mut frame.data_mut()[header.length..][..ip.length];

@@ -1,6 +1,7 @@
 //! Where an arriving packet is: its service path, stage and direction.
 
-use crate::counters::{Drop, Event, Reason};
+use crate::context::still_alive;
+use crate::counters::{At, Drop, Event, Reason, Refused};
 use crate::family::{Family, Key, key};
 use crate::fragments::Shown;
 use crate::frame::Frame;
@@ -40,6 +41,8 @@ pub struct Arrival {
     pub direction: Direction,
     /// Whether it came from another forwarder.
     pub over_tunnel: bool,
+    /// Whether what is in front of the IP packet in its frame is its network service header, with the TTL of whoever is next.
+    pub has_service_header: bool,
     /// What is left of its loop guard.
     pub loop_guard: u8,
     /// Byte 13 of the TCP header; 0 for others.
@@ -65,19 +68,26 @@ impl Arrival {
             offset: 0,
             direction,
             over_tunnel: false,
+            has_service_header: false,
             loop_guard: LOOP_GUARD,
             tcp_flags: ip.tcp_flags,
             is_error,
             fragmentation: ip.fragmentation,
         }
     }
+
+    /// The stage and direction.
+    #[inline]
+    pub(crate) fn at(&self) -> At {
+        (self.place, self.direction)
+    }
 }
 
 /// What became of an arriving frame.
 #[derive(Debug)]
 pub enum Accepted {
-    /// A packet to steer, whose frame holds the IP packet alone, and the connection it belongs to, as packets of its
-    /// direction show it: of errors and later fragments the one they belong to.
+    /// A packet to steer, whose frame holds the IP packet alone or behind its network service header, and the connection it belongs
+    /// to, as packets of its direction show it: of errors and later fragments the one they belong to.
     Packet(Arrival, FiveTuple),
     /// Something for the forwarder itself, which is done.
     Control,
@@ -103,7 +113,7 @@ impl Ingress {
 }
 
 impl<F: Frame> Pipeline<F> {
-    /// Finds out what a frame is. A packet's frame is left with the IP packet alone.
+    /// Finds out what a frame is. A packet's frame is left with the IP packet, and its network service header if it came with one.
     #[inline]
     pub(crate) fn accept(
         &mut self,
@@ -112,7 +122,7 @@ impl<F: Frame> Pipeline<F> {
         frame: &mut F,
         now: u32,
         out: &mut Output<F>,
-    ) -> Result<Accepted, Reason> {
+    ) -> Result<Accepted, Refused> {
         let stripped = frame.take_stripped_vlan();
         let header = ethernet::Header::parse(frame.data())?;
         let role = rules.ports.get(port).ok_or(Drop::PortUnused)?;
@@ -172,7 +182,7 @@ impl<F: Frame> Pipeline<F> {
         frame: &F,
         now: u32,
         out: &mut Output<F>,
-    ) -> Result<Accepted, Reason> {
+    ) -> Result<Accepted, Refused> {
         let nobody = |_: IpAddr| false;
         if role.passive_edges.contains_key(&at.vlan) {
             match header.ether_type {
@@ -200,7 +210,7 @@ impl<F: Frame> Pipeline<F> {
         frame: &mut F,
         now: u32,
         out: &mut Output<F>,
-    ) -> Result<Accepted, Reason> {
+    ) -> Result<Accepted, Refused> {
         let own = |address: IpAddr| {
             underlay
                 .addresses
@@ -242,31 +252,15 @@ impl<F: Frame> Pipeline<F> {
         {
             return Err(ParseError::VxlanUnknownNetwork.into());
         }
-        let context = taken.context;
-        let loop_guard = context
-            .loop_guard
-            .checked_sub(1)
-            .filter(|&left| left > 0)
-            .ok_or(Drop::LoopGuard)?;
-        let path = rules
-            .paths
-            .get(&(context.chain, context.egress))
-            .ok_or(Drop::PathUnknown)?;
-        let place = path
-            .stage_number(context.service_index.get(), context.direction)
-            .and_then(|number| path.place(number))
-            .ok_or(Drop::StageUnknown)?;
+        let context = still_alive(rules, taken.context)?;
+        let (place, _) = rules.stage_of(&context)?;
+        let start = taken.nsh_offset.unwrap_or(taken.inner_offset);
         frame.truncate(header.length + taken.end);
-        frame.trim_front(header.length + taken.inner_offset);
-        let ip = IpPacket::parse(frame.data())?;
-        frame.truncate(ip.length);
-        let shown = self.connection(place, &ip, now)?;
-        let arrival = Arrival {
-            over_tunnel: true,
-            loop_guard,
-            ..Arrival::new(place, context.direction, from, &ip, shown.is_error)
-        };
-        Ok(Accepted::Packet(arrival, shown.tuple))
+        frame.trim_front(header.length + start);
+        let offset = taken.inner_offset - start;
+        let (mut arrival, tuple) = self.arrive(place, from, &context, frame, offset, now)?;
+        arrival.over_tunnel = true;
+        Ok(Accepted::Packet(arrival, tuple))
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -280,7 +274,7 @@ impl<F: Frame> Pipeline<F> {
         frame: &mut F,
         now: u32,
         out: &mut Output<F>,
-    ) -> Result<Accepted, Reason> {
+    ) -> Result<Accepted, Refused> {
         if attachment.kind == AttachmentKind::Gateway {
             at.check_destination(header)?;
             let own = |address: IpAddr| {
@@ -296,20 +290,23 @@ impl<F: Frame> Pipeline<F> {
                 }
             }
         }
-        if !matches!(header.ether_type, ethernet::IPV4 | ethernet::IPV6) {
-            return Err(Drop::NotIp.into());
-        }
-        if header.destination.is_group() {
-            return Err(Drop::AttachmentMulticast.into());
-        }
         let (place, direction) = match side {
             Side::Egress => (attachment.stage_behind, Direction::Forward),
             Side::Ingress => (attachment.stage_before, Direction::Reverse),
         };
+        let here = (place, direction);
+        if !matches!(header.ether_type, ethernet::IPV4 | ethernet::IPV6) {
+            return Err(Refused::at(here)(Drop::NotIp));
+        }
+        if header.destination.is_group() {
+            return Err(Refused::at(here)(Drop::AttachmentMulticast));
+        }
         frame.trim_front(header.length);
-        let ip = IpPacket::parse_as(header.ether_type, frame.data())?;
+        let ip = IpPacket::parse_as(header.ether_type, frame.data()).map_err(Refused::at(here))?;
         frame.truncate(ip.length);
-        let shown = self.connection(place, &ip, now)?;
+        let shown = self
+            .connection(place, &ip, now)
+            .map_err(Refused::at(here))?;
         let arrival = Arrival::new(place, direction, id, &ip, shown.is_error);
         Ok(Accepted::Packet(arrival, shown.tuple))
     }
@@ -325,7 +322,7 @@ impl<F: Frame> Pipeline<F> {
         frame: &mut F,
         now: u32,
         out: &mut Output<F>,
-    ) -> Result<Accepted, Reason> {
+    ) -> Result<Accepted, Refused> {
         let own =
             |address: IpAddr| edge.is_own(address) || address == neighbours::link_local(at.mac);
         match header.ether_type {

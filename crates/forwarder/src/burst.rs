@@ -120,6 +120,7 @@ impl Burst {
             offset: offset.into(),
             direction: way.direction(),
             over_tunnel: way.over_tunnel(),
+            has_service_header: false,
             loop_guard: way.loop_guard(),
             tcp_flags,
             is_error: false,

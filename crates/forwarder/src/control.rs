@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, io, thread};
+use wire::steering::Direction;
 
 const STATE_FILE: &str = "rules.pb";
 /// How often a spare tries to open ports before it turns to the bus, and the time between.
@@ -388,8 +389,12 @@ impl Control {
             };
             let id = crate::registry::PlaceId(index as u16);
             let flows = report.place_flows.get(&id).copied().unwrap_or(0);
-            let directions = [contract::Direction::Forward, contract::Direction::Reverse];
-            for (direction, count) in directions.into_iter().zip(report.counters.stage_counts(id)) {
+            let directions = [
+                (contract::Direction::Forward, Direction::Forward),
+                (contract::Direction::Reverse, Direction::Reverse),
+            ];
+            let counts = report.counters.stage_counts(id);
+            for ((direction, way), count) in directions.into_iter().zip(counts) {
                 stages.push(contract::StageCounters {
                     chain_label: stage.chain_label.get(),
                     egress_label: stage.egress_label.get(),
@@ -401,6 +406,7 @@ impl Control {
                     origin_bytes: count.origin_bytes,
                     new_flows: count.new_flows,
                     flows,
+                    drops: named(report.counters.stage_drops((id, way))),
                 });
             }
         }

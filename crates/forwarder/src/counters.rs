@@ -1,13 +1,14 @@
 //! What happened to packets, counted by name.
 
 use crate::registry::{HopId, PlaceId};
+use std::collections::BTreeMap;
 use wire::ParseError;
 use wire::steering::Direction;
 
 macro_rules! named {
     ($(#[$doc:meta])* $name:ident { $($(#[$each:meta])* $variant:ident = $text:literal,)* }) => {
         $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum $name {
             $($(#[$each])* $variant,)*
@@ -44,9 +45,7 @@ named! {
         PathUnknown = "path_unknown",
         /// A service index that is none of the path's, or a stage this forwarder takes no part in.
         StageUnknown = "stage_unknown",
-        /// The service path has no identifier, and a hop wants NSH.
-        PathUnidentified = "path_unidentified",
-        /// The packet has passed too many forwarders.
+        /// The packet has passed too many forwarders: the TTL of its chain label ran out.
         LoopGuard = "loop_guard",
         /// Labels or NSH from an edge port: only classifiers affix them.
         EdgeLabelled = "edge_labelled",
@@ -148,7 +147,7 @@ named! {
 }
 
 /// Why a packet was dropped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// A codec could not read it.
     Parse(ParseError),
@@ -174,6 +173,37 @@ impl Reason {
         match self {
             Reason::Parse(error) => error.name(),
             Reason::Drop(drop) => drop.name(),
+        }
+    }
+}
+
+/// The stage that a packet is at, and its direction.
+pub type At = (PlaceId, Direction);
+
+/// A packet that is dropped where it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Why.
+    pub reason: Reason,
+    /// At which stage, where it got that far.
+    pub at: Option<At>,
+}
+
+impl<R: Into<Reason>> From<R> for Refused {
+    fn from(reason: R) -> Refused {
+        Refused {
+            reason: reason.into(),
+            at: None,
+        }
+    }
+}
+
+impl Refused {
+    /// Says at which stage packets are refused.
+    pub(crate) fn at<R: Into<Reason>>(at: At) -> impl FnOnce(R) -> Refused {
+        move |reason| Refused {
+            reason: reason.into(),
+            at: Some(at),
         }
     }
 }
@@ -216,6 +246,8 @@ pub struct Counters {
     events: [u64; Event::ALL.len()],
     stages: Vec<Apart<[StageCount; 2]>>,
     hops: Vec<Apart<HopCount>>,
+    /// Those of all drops whose stage is known: no more counters than stages, directions and reasons.
+    stage_drops: BTreeMap<At, BTreeMap<Reason, u64>>,
 }
 
 impl Default for Counters {
@@ -226,6 +258,7 @@ impl Default for Counters {
             events: [0; Event::ALL.len()],
             stages: Vec::new(),
             hops: Vec::new(),
+            stage_drops: BTreeMap::new(),
         }
     }
 }
@@ -245,6 +278,16 @@ impl Counters {
         match reason {
             Reason::Parse(error) => self.parse_errors[error as usize] += 1,
             Reason::Drop(drop) => self.drops[drop as usize] += 1,
+        }
+    }
+
+    /// Counts a dropped packet, at its stage too where that is known.
+    #[cold]
+    pub fn drop_at(&mut self, reason: Reason, at: Option<At>) {
+        self.drop(reason);
+        if let Some(at) = at {
+            let here = self.stage_drops.entry(at).or_default();
+            *here.entry(reason).or_insert(0) += 1;
         }
     }
 
@@ -321,6 +364,12 @@ impl Counters {
             own.origin_bytes += other.origin_bytes;
             own.new_flows += other.new_flows;
         }
+        for (&at, drops) in &other.stage_drops {
+            let here = self.stage_drops.entry(at).or_default();
+            for (&reason, count) in drops {
+                *here.entry(reason).or_insert(0) += count;
+            }
+        }
         for (Apart(own), Apart(other)) in self.hops.iter_mut().zip(&other.hops) {
             own.packets += other.packets;
             own.new_flows += other.new_flows;
@@ -334,6 +383,12 @@ impl Counters {
             .copied()
             .unwrap_or_default()
             .0
+    }
+
+    /// Packets dropped at a stage, by the reason's name.
+    pub fn stage_drops(&self, at: At) -> impl Iterator<Item = (&'static str, u64)> {
+        let here = self.stage_drops.get(&at).into_iter().flatten();
+        here.map(|(reason, &count)| (reason.name(), count))
     }
 
     /// What a hop's counters say.

@@ -1,13 +1,13 @@
 //! Sending a packet to a hop.
 
 use crate::arrival::{Arrival, is_group_or_local, is_martian};
-use crate::counters::{Drop, Event, Reason};
-use crate::encoded::encode;
+use crate::counters::{At, Drop, Event, Reason};
+use crate::encoded::{encode, relay, relays};
 use crate::exits::{ExitKind, own_address};
 use crate::family::Family;
 use crate::fragments::Shown;
 use crate::frame::Frame;
-use crate::neighbours::{Lookup, Waiting, framed, question};
+use crate::neighbours::{Kept, Key, Lookup, Waiting, framed, question};
 use crate::pipeline::{Output, Pipeline};
 use crate::registry::HopId;
 use crate::rules::{EdgeHop, Hop, Rules};
@@ -16,7 +16,10 @@ use wire::fragment::fragment_v4;
 use wire::ip::Fragmentation;
 use wire::segments::Segments;
 use wire::steering::Direction;
-use wire::{MacAddress, ethernet, tcp};
+use wire::{MacAddress, ethernet, nsh, tcp};
+
+/// A neighbour that a frame goes to, and the own address that asks for it.
+pub(crate) type NextHop = (Key, IpAddr);
 
 impl<F: Frame> Pipeline<F> {
     /// Sends a packet.
@@ -49,14 +52,14 @@ impl<F: Frame> Pipeline<F> {
         let length = exit.length();
         let (start, known) = (usize::from(arrival.offset), exit.is_known());
         if exit.kind == ExitKind::Encoded {
-            if !frame.reframe(start, arrival.length as usize, length) {
-                return Err(Drop::NoHeadroom.into());
+            if arrival.length as usize > mtu_behind(exit.mtu, arrival, relays(rules, arrival, hop))
+            {
+                return self.too_large_for(rules, arrival, key, hop, frame, now, out);
             }
-            encode(rules, arrival, key, hop, frame.data_mut())?;
-            if peer_way(rules, hop).is_some() {
-                return self.send_to_unknown(rules, hop, frame, now, out);
-            }
-        } else if exit.kind == ExitKind::Attachment {
+            let way = (port, length);
+            return self.send_encoded(rules, arrival, key, hop, frame, way, now, out);
+        }
+        if exit.kind == ExitKind::Attachment {
             if !frame.reframe(start, arrival.length as usize, length) {
                 return Err(Drop::NoHeadroom.into());
             }
@@ -76,7 +79,7 @@ impl<F: Frame> Pipeline<F> {
             out.send(port, frame);
             return Ok(());
         }
-        self.send_to_unknown(rules, hop, frame, now, out)
+        self.send_to_unknown(rules, arrival, hop, frame, now, out)
     }
 
     /// Lowers the segment size that a SYN offers to what fits its VNF: segments of either direction pass it.
@@ -101,16 +104,17 @@ impl<F: Frame> Pipeline<F> {
 
     /// Keeps a framed packet until its peer's neighbour is known, and asks for it.
     #[cold]
-    fn send_to_unknown(
+    pub(crate) fn send_to_unknown(
         &mut self,
         rules: &Rules,
+        arrival: &Arrival,
         hop: HopId,
         frame: F,
         now: u32,
         out: &mut Output<F>,
     ) -> Result<(), Reason> {
-        let (key, own) = peer_way(rules, hop).ok_or(Drop::HopGone)?;
-        self.send_resolved(rules, key, own, frame, now, out)
+        let next_hop = peer_way(rules, hop).ok_or(Drop::HopGone)?;
+        self.send_resolved(rules, next_hop, arrival, frame, now, out)
     }
 
     /// A packet that is too large for a peer's tunnel or an attachment, or of several segments.
@@ -126,13 +130,18 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
         out: &mut Output<F>,
     ) -> Result<(), Reason> {
+        let relays = relays(rules, arrival, hop);
+        let service_header = match relays {
+            true => frame.data()[..usize::from(arrival.offset)].to_vec(),
+            false => Vec::new(),
+        };
         bare(&mut frame, arrival);
         let direction = arrival.direction;
         let exit = self.exits.get(hop, direction).ok_or(Drop::HopGone)?;
         if exit.kind == ExitKind::Gone {
             return Err(Drop::HopGone.into());
         }
-        let mtu = exit.mtu as usize;
+        let mtu = mtu_behind(exit.mtu, arrival, relays);
         if exit.kind == ExitKind::Attachment && in_segments(&frame, mtu) {
             // Whole: whoever takes it off the port cuts it.
             if !frame.prepend(exit.length()) {
@@ -143,12 +152,14 @@ impl<F: Frame> Pipeline<F> {
             return Ok(());
         }
         let send = |this: &mut Self, fragment: &[u8], out: &mut Output<F>| {
-            this.send_made_to(rules, arrival, key, hop, fragment, now, out)
+            let packet = (&service_header[..], fragment);
+            this.send_made_to(rules, arrival, key, hop, packet, now, out)
         };
         self.in_parts(rules, arrival, key, None, &frame, mtu, now, out, send)
     }
 
-    /// Sends a packet made here, which fits, to a peer or an attachment.
+    /// Sends a packet made here, which fits, to a peer or an attachment, behind the network service header of the one it is made from if
+    /// that is relayed; nothing otherwise.
     #[cold]
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn send_made_to<K: Family>(
@@ -157,17 +168,21 @@ impl<F: Frame> Pipeline<F> {
         arrival: &Arrival,
         key: &K,
         hop: HopId,
-        packet: &[u8],
+        (service_header, packet): (&[u8], &[u8]),
         now: u32,
         out: &mut Output<F>,
     ) -> Result<(), Reason> {
         let direction = arrival.direction;
         let exit = self.exits.get(hop, direction).ok_or(Drop::HopGone)?;
         let port = usize::from(exit.port);
-        let mut bytes = vec![0; exit.length()];
+        let relays = !service_header.is_empty();
+        let room = exit.length() - if relays { nsh::FIXED_LENGTH } else { 0 };
+        let mut bytes = vec![0; room];
+        bytes.extend_from_slice(service_header);
         bytes.extend_from_slice(packet);
         match exit.kind {
             ExitKind::Gone | ExitKind::Edge => return Err(Drop::HopGone.into()),
+            ExitKind::Encoded if relays => relay(rules, arrival, key, hop, &mut bytes)?,
             ExitKind::Encoded => encode(rules, arrival, key, hop, &mut bytes)?,
             ExitKind::Attachment => exit.write_ethernet(&mut bytes, ether_type::<K>()),
             ExitKind::TunnelV4 | ExitKind::TunnelV6 => {
@@ -179,11 +194,12 @@ impl<F: Frame> Pipeline<F> {
                 exit.write_tunnel(&mut bytes, length, key.entropy_port(), labels);
             }
         }
-        let Some((neighbour, own)) = peer_way(rules, hop) else {
+        let Some(next_hop) = peer_way(rules, hop) else {
             out.make(port, bytes);
             return Ok(());
         };
-        self.send_made(rules, neighbour, own, bytes, now, out)
+        let at = Some(arrival.at());
+        self.send_made(rules, next_hop, at, bytes, now, out)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -228,13 +244,14 @@ impl<F: Frame> Pipeline<F> {
         let own = edge
             .own_address(next_hop.is_ipv6())
             .unwrap_or_else(|| own_link_local(own_mac, next_hop));
-        let neighbour = (edge.port, edge.vlan, next_hop);
+        let next_hop = ((edge.port, edge.vlan, next_hop), own);
         let ether_type = ether_type::<K>();
         if arrival.length as usize > edge.mtu && !in_segments(&frame, edge.mtu) {
             let send = |this: &mut Self, fragment: &[u8], out: &mut Output<F>| {
                 let nobody = MacAddress::default();
                 let bytes = framed(nobody, own_mac, edge.vlan, ether_type, fragment);
-                this.send_made(rules, neighbour, own, bytes, now, out)
+                let at = Some(arrival.at());
+                this.send_made(rules, next_hop, at, bytes, now, out)
             };
             let at_edge = Some(edge);
             return self.in_parts(
@@ -243,7 +260,7 @@ impl<F: Frame> Pipeline<F> {
         }
         let nobody = MacAddress::default();
         write_ethernet(&mut frame, nobody, own_mac, edge.vlan, ether_type)?;
-        self.send_resolved(rules, neighbour, own, frame, now, out)
+        self.send_resolved(rules, next_hop, arrival, frame, now, out)
     }
 
     /// Remembers at the edge where the answer to a leaving packet belongs.
@@ -274,8 +291,8 @@ impl<F: Frame> Pipeline<F> {
     fn send_resolved(
         &mut self,
         rules: &Rules,
-        key: (usize, u16, IpAddr),
-        own: IpAddr,
+        (key, own): NextHop,
+        arrival: &Arrival,
         mut frame: F,
         now: u32,
         out: &mut Output<F>,
@@ -288,7 +305,7 @@ impl<F: Frame> Pipeline<F> {
             }
             lookup => {
                 self.ask(rules, lookup, key, own, out);
-                self.keep(key, Waiting::Received(key.0, frame))
+                self.keep(key, Some(arrival.at()), Kept::Received(frame))
             }
         }
     }
@@ -298,8 +315,8 @@ impl<F: Frame> Pipeline<F> {
     pub(crate) fn send_made(
         &mut self,
         rules: &Rules,
-        key: (usize, u16, IpAddr),
-        own: IpAddr,
+        (key, own): NextHop,
+        at: Option<At>,
         mut bytes: Vec<u8>,
         now: u32,
         out: &mut Output<F>,
@@ -312,13 +329,14 @@ impl<F: Frame> Pipeline<F> {
             }
             lookup => {
                 self.ask(rules, lookup, key, own, out);
-                self.keep(key, Waiting::Made(key.0, bytes))
+                self.keep(key, at, Kept::Made(bytes))
             }
         }
     }
 
-    fn keep(&mut self, key: (usize, u16, IpAddr), waiting: Waiting<F>) -> Result<(), Reason> {
-        match self.neighbours.keep(key, waiting) {
+    fn keep(&mut self, key: Key, at: Option<At>, frame: Kept<F>) -> Result<(), Reason> {
+        let port = key.0;
+        match self.neighbours.keep(key, Waiting { port, at, frame }) {
             Ok(()) => {
                 self.counters.event(Event::NeighbourWait);
                 Ok(())
@@ -327,14 +345,7 @@ impl<F: Frame> Pipeline<F> {
         }
     }
 
-    fn ask(
-        &mut self,
-        rules: &Rules,
-        lookup: Lookup,
-        key: (usize, u16, IpAddr),
-        own: IpAddr,
-        out: &mut Output<F>,
-    ) {
+    fn ask(&mut self, rules: &Rules, lookup: Lookup, key: Key, own: IpAddr, out: &mut Output<F>) {
         if lookup == Lookup::Ask
             && let Some(port) = rules.ports.get(key.0)
         {
@@ -372,7 +383,7 @@ impl<F: Frame> Pipeline<F> {
                 let send = &mut send;
                 result = self.too_large(rules, arrival, key, edge, segment, mtu, now, out, send);
             } else if let Err(reason) = send(self, segment, out) {
-                self.counters.drop(reason);
+                self.counters.drop_at(reason, Some(arrival.at()));
             }
             // The others would come to the same.
             result.is_ok()
@@ -408,7 +419,7 @@ impl<F: Frame> Pipeline<F> {
 }
 
 /// A peer's neighbour on the underlay, and the own address that asks for it.
-fn peer_way(rules: &Rules, hop: HopId) -> Option<((usize, u16, IpAddr), IpAddr)> {
+fn peer_way(rules: &Rules, hop: HopId) -> Option<NextHop> {
     let (Hop::Peer(peer), Some(underlay)) = (rules.hop(hop)?, &rules.underlay) else {
         return None;
     };
@@ -420,6 +431,15 @@ fn peer_way(rules: &Rules, hop: HopId) -> Option<((usize, u16, IpAddr), IpAddr)>
 fn in_segments<F: Frame>(frame: &F, mtu: usize) -> bool {
     Segments::of_packet(frame.data(), frame.segment_size())
         .is_some_and(|segments| segments.longest() <= mtu)
+}
+
+/// Bytes of the largest IP packet that fits, behind the network service header that it came with if that is relayed.
+fn mtu_behind(mtu: u32, arrival: &Arrival, relays: bool) -> usize {
+    let longer = match relays {
+        true => usize::from(arrival.offset).saturating_sub(nsh::FIXED_LENGTH),
+        false => 0,
+    };
+    (mtu as usize).saturating_sub(longer)
 }
 
 /// Leaves the IP packet alone in its frame.

@@ -1,19 +1,23 @@
 //! Packets whose steering context is not two labels in VXLAN: to and from peers with NSH or with MPLS in UDP, and VNFs
 //! that read the context themselves.
 //!
-//! They take the long way: every field is written for every packet.
+//! They take the long way: every field is written for every packet. A network service header goes on as it came, but for its TTL,
+//! to whoever reads one next: unassigned bits and context are for service functions, and kept (RFC 8300, section 2.2).
 
 use crate::arrival::{Accepted, Arrival, Ingress};
-use crate::counters::{Drop, Reason};
+use crate::context::still_alive;
+use crate::counters::{Drop, Reason, Refused};
 use crate::exits::way;
 use crate::family::Family;
 use crate::frame::Frame;
-use crate::pipeline::Pipeline;
+use crate::pipeline::{Output, Pipeline};
 use crate::registry::HopId;
 use crate::rules::{AttachmentHop, AttachmentKind, Context, Hop, Labelled, Rules};
 use wire::nsh::{self, ServiceIndex};
-use wire::steering::{self, Direction, EncapsulateError, ServicePathMap, SteeringContext};
-use wire::{IpPacket, ethernet, mpls};
+use wire::steering::{
+    self, Direction, EncapsulateError, Encoding, ServicePathMap, SteeringContext,
+};
+use wire::{ethernet, mpls};
 
 /// Bytes of the context in front of the packets of a label-aware VNF.
 pub(crate) const fn context_length(context: Context) -> usize {
@@ -32,24 +36,20 @@ impl<F: Frame> Pipeline<F> {
         header: &ethernet::Header,
         frame: &mut F,
         now: u32,
-    ) -> Result<Accepted, Reason> {
+    ) -> Result<Accepted, Refused> {
         let bytes = frame.data().get(header.length..).unwrap_or_default();
-        let (context, length) = match header.ether_type {
-            ethernet::MPLS => (
-                SteeringContext::from_labels(bytes)?,
-                context_length(Context::Mpls),
-            ),
-            _ => steering::service_header(bytes, rules)?,
+        let (context, service_header, labels) = match header.ether_type {
+            ethernet::MPLS => {
+                let labels = context_length(Context::Mpls);
+                (SteeringContext::from_labels(bytes)?, 0, labels)
+            }
+            _ => {
+                let (context, length) = steering::service_header(bytes, rules)?;
+                (context, length, 0)
+            }
         };
-        let context = context.passed().ok_or(Drop::LoopGuard)?;
-        let path = rules
-            .paths
-            .get(&(context.chain, context.egress))
-            .ok_or(Drop::PathUnknown)?;
-        let number = path
-            .stage_number(context.service_index.get(), context.direction)
-            .ok_or(Drop::StageUnknown)?;
-        let place = path.place(number).ok_or(Drop::StageUnknown)?;
+        let context = still_alive(rules, context)?;
+        let (place, number) = rules.stage_of(&context)?;
         let labelled = Labelled {
             vlan: at.vlan,
             mac: header.source,
@@ -64,16 +64,85 @@ impl<F: Frame> Pipeline<F> {
         let from = *port
             .label_aware
             .get(&labelled)
-            .ok_or(Drop::AttachmentUnknown)?;
-        frame.trim_front(header.length + length);
-        let ip = IpPacket::parse(frame.data())?;
-        frame.truncate(ip.length);
-        let shown = self.connection(place, &ip, now)?;
-        let arrival = Arrival {
-            loop_guard: context.loop_guard,
-            ..Arrival::new(place, context.direction, from, &ip, shown.is_error)
+            .ok_or(Drop::AttachmentUnknown)
+            .map_err(Refused::at((place, context.direction)))?;
+        frame.trim_front(header.length + labels);
+        let (arrival, tuple) = self.arrive(place, from, &context, frame, service_header, now)?;
+        Ok(Accepted::Packet(arrival, tuple))
+    }
+
+    /// Sends a packet that fits to a hop that reads a context: with the network service header it came with, if the hop reads one.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn send_encoded<K: Family>(
+        &mut self,
+        rules: &Rules,
+        arrival: &Arrival,
+        key: &K,
+        hop: HopId,
+        mut frame: F,
+        (port, length): (usize, usize),
+        now: u32,
+        out: &mut Output<F>,
+    ) -> Result<(), Reason> {
+        let (start, relays) = (usize::from(arrival.offset), relays(rules, arrival, hop));
+        let has_room = match relays {
+            true => frame.prepend(length - nsh::FIXED_LENGTH),
+            false => frame.reframe(start, arrival.length as usize, length),
         };
-        Ok(Accepted::Packet(arrival, shown.tuple))
+        if !has_room {
+            return Err(Drop::NoHeadroom.into());
+        }
+        match relays {
+            true => relay(rules, arrival, key, hop, frame.data_mut())?,
+            false => encode(rules, arrival, key, hop, frame.data_mut())?,
+        }
+        match rules.hop(hop) {
+            Some(Hop::Peer(_)) => self.send_to_unknown(rules, arrival, hop, frame, now, out),
+            _ => {
+                out.send(port, frame);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether a packet goes on behind the network service header that it came with.
+pub(crate) fn relays(rules: &Rules, arrival: &Arrival, hop: HopId) -> bool {
+    arrival.has_service_header
+        && match rules.hop(hop) {
+            Some(Hop::Peer(peer)) => peer.template.encoding() == Encoding::VxlanGpeNsh,
+            Some(Hop::Attachment(attachment)) => {
+                attachment.kind == AttachmentKind::LabelAware(Context::Nsh)
+            }
+            _ => false,
+        }
+}
+
+/// Writes what is in front of the network service header of a packet that is relayed. A peer's Ethernet address is left for whoever
+/// knows it.
+pub(crate) fn relay<K: Family>(
+    rules: &Rules,
+    arrival: &Arrival,
+    key: &K,
+    hop: HopId,
+    frame: &mut [u8],
+) -> Result<(), Reason> {
+    match rules.hop(hop) {
+        Some(Hop::Peer(peer)) => {
+            let relayed = peer.template.relay(frame, key.entropy_port());
+            relayed.map_err(|error| reason(error).into())
+        }
+        Some(Hop::Attachment(attachment)) => {
+            let way = way(attachment, arrival.direction);
+            let mac = rules.ports.get(way.port).ok_or(Drop::HopGone)?.mac;
+            let mut header = [0; 18];
+            let length =
+                ethernet::Header::write(&mut header, way.mac, mac, way.vlan, ethernet::NSH);
+            let start = frame.get_mut(..length).ok_or(Drop::NoHeadroom)?;
+            start.copy_from_slice(&header[..length]);
+            Ok(())
+        }
+        _ => Err(Drop::HopGone.into()),
     }
 }
 
@@ -121,9 +190,7 @@ fn encode_for_vnf(
     };
     let length = match attachment.kind {
         AttachmentKind::LabelAware(Context::Nsh) => {
-            let identifier = rules
-                .identifier(&context.path())
-                .ok_or(Drop::PathUnidentified)?;
+            let identifier = rules.identifier(&context.path()).ok_or(Drop::PathUnknown)?;
             let at = ethernet(&mut header, ethernet::NSH);
             let service = context.to_nsh(identifier, v6).to_fixed_bytes(&[0; 16]);
             header[at..at + service.len()].copy_from_slice(&service);
@@ -144,7 +211,7 @@ fn encode_for_vnf(
 fn reason(error: EncapsulateError) -> Drop {
     match error {
         EncapsulateError::TooLong => Drop::MtuExceeded,
-        EncapsulateError::PathUnnamed => Drop::PathUnidentified,
+        EncapsulateError::PathUnnamed => Drop::PathUnknown,
         _ => Drop::NoHeadroom,
     }
 }

@@ -137,12 +137,14 @@ impl<F: Frame> Pipeline<F> {
             offset: 0,
             direction: arrival.direction.opposite(),
             over_tunnel: false,
+            has_service_header: false,
             loop_guard: LOOP_GUARD,
             tcp_flags: 0,
             is_error: true,
             fragmentation: Fragmentation::Whole,
             ..*arrival
         };
+        let answer = (&[][..], answer);
         self.send_made_to(rules, &back, key, arrival.from, answer, now, out)
             .ok()
     }
@@ -165,8 +167,8 @@ impl<F: Frame> Pipeline<F> {
             return None;
         }
         let bytes = framed(MacAddress::default(), mac, edge.vlan, ether_type, &answer);
-        let key = (edge.port, edge.vlan, next_hop);
-        self.send_made(rules, key, own, bytes, now, out).ok()
+        let next_hop = ((edge.port, edge.vlan, next_hop), own);
+        self.send_made(rules, next_hop, None, bytes, now, out).ok()
     }
 }
 

@@ -263,13 +263,15 @@ fn connection<F: Frame>(rules: &Rules, port: usize, frame: &F) -> Option<(PlaceI
         ethernet::MPLS if !role.label_aware.is_empty() => {
             let context = SteeringContext::from_labels(payload).ok()?;
             let inner = payload.get(2 * wire::mpls::ENTRY_LENGTH..)?;
-            return Some((place(rules, &context)?, IpPacket::parse(inner).ok()?));
+            let (place, _) = rules.stage_of(&context).ok()?;
+            return Some((place, IpPacket::parse(inner).ok()?));
         }
         ethernet::NSH if !role.label_aware.is_empty() => {
             let service = nsh::Header::parse(payload).ok()?;
             let context = SteeringContext::from_nsh(&service, rules).ok()?;
             let inner = payload.get(service.length..)?;
-            return Some((place(rules, &context)?, IpPacket::parse(inner).ok()?));
+            let (place, _) = rules.stage_of(&context).ok()?;
+            return Some((place, IpPacket::parse(inner).ok()?));
         }
         _ => {}
     }
@@ -290,14 +292,8 @@ fn in_tunnel(rules: &Rules, packet: &[u8]) -> Option<(PlaceId, IpPacket)> {
     let encoding = Encoding::of(&outer).filter(|_| outer.fragmentation == Fragmentation::Whole)?;
     let taken = steering::decapsulate(encoding, packet, &outer, rules).ok()?;
     let inner = IpPacket::parse(packet.get(taken.inner_offset..taken.end)?).ok()?;
-    Some((place(rules, &taken.context)?, inner))
-}
-
-/// The stage that a context names.
-fn place(rules: &Rules, context: &SteeringContext) -> Option<PlaceId> {
-    let path = rules.paths.get(&(context.chain, context.egress))?;
-    let number = path.stage_number(context.service_index.get(), context.direction)?;
-    path.place(number)
+    let (place, _) = rules.stage_of(&taken.context).ok()?;
+    Some((place, inner))
 }
 
 #[cfg(test)]

@@ -74,8 +74,9 @@ impl<F: Frame> Pipeline<F> {
                 self.counters.event(Event::NeighbourAsked);
             }
         }
-        for _ in given_up {
-            self.counters.drop(Drop::NeighbourUnresolved.into());
+        for lost in given_up {
+            let reason = Drop::NeighbourUnresolved.into();
+            self.counters.drop_at(reason, lost.at);
         }
         let buckets = |slots: usize| slots.min(BUCKETS_PER_SECOND);
         self.housekeeping.second = now;

@@ -22,6 +22,7 @@ pub mod bus;
 pub mod capture;
 pub mod capture_session;
 mod clock;
+mod context;
 pub mod control;
 pub mod cores;
 pub mod counters;

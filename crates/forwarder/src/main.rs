@@ -399,13 +399,13 @@ async fn follow_bus(bus: &Bus, control: &mut Control, latest: &Latest) {
                     control.mend_ports();
                     captures.forget_old(std::time::Instant::now());
                     if trace.is_some() && control.trace_is_full() {
-                        finish_trace(bus, control, &mut trace).await;
+                        finish_trace(bus, control, &mut trace, false).await;
                     }
                 }
                 _ = report.tick() => put_status(bus, control, latest),
                 // Values may have passed by unseen: begin again from the last one.
                 () = bus.reconnected() => break,
-                () = sleep_until(trace_due) => finish_trace(bus, control, &mut trace).await,
+                () = sleep_until(trace_due) => finish_trace(bus, control, &mut trace, false).await,
                 entry = watch.next() => match entry {
                     Some(Ok(entry)) => follow_rules(bus, control, latest, &entry),
                     // The watch has ended or failed: begin again from the last value.
@@ -516,7 +516,7 @@ async fn answer_request(
                 .await;
         }
     };
-    finish_trace(bus, control, pending).await;
+    finish_trace(bus, control, pending, true).await;
     if let Err(problem) = control.begin_trace(&wanted) {
         return bus
             .answer(&request, Err(("invalid_argument", problem)))
@@ -563,10 +563,17 @@ fn exchange_flows(control: &mut Control, request: &async_nats::Message) -> Resul
     Ok(control.import_flows(&given)?.encode_to_vec())
 }
 
-async fn finish_trace(bus: &Bus, control: &Control, pending: &mut Option<PendingTrace>) {
+/// Answers the trace under way. `cut_short`: another one ends it.
+async fn finish_trace(
+    bus: &Bus,
+    control: &Control,
+    pending: &mut Option<PendingTrace>,
+    cut_short: bool,
+) {
     if let Some(trace) = pending.take() {
         let reply = contract::TraceReply {
             hops: control.end_trace(),
+            cut_short,
         };
         bus.answer(&trace.request, Ok(reply.encode_to_vec())).await;
     }

@@ -227,34 +227,61 @@ fn stages(text: &mut Text, status: &contract::Status, rules: &contract::RuleSet)
             |stage| stage.flows,
         ),
     ];
-    let names: HashMap<(u32, u32), &contract::ServicePath> = rules
-        .paths
-        .iter()
-        .map(|path| ((path.chain_label, path.egress_label), path))
-        .collect();
+    let paths = rules.paths.iter();
+    let names = paths.map(|path| ((path.chain_label, path.egress_label), path));
+    let names = PathNames(names.collect());
     for (name, kind, help, read) in families {
         text.family(name, kind, help);
         for stage in &status.stages {
-            let path = names.get(&(stage.chain_label, stage.egress_label));
-            let (customer, chain) = path.map_or(("", ""), |path| {
-                (path.customer.as_str(), path.chain.as_str())
-            });
-            let direction = match stage.direction() {
-                contract::Direction::Reverse => "reverse",
-                _ => "forward",
-            };
-            let numbers = [stage.chain_label, stage.egress_label, stage.stage]
-                .map(|number| number.to_string());
-            let labels = [
-                ("customer", customer),
-                ("chain", chain),
-                ("chain_label", numbers[0].as_str()),
-                ("egress_label", numbers[1].as_str()),
-                ("stage", numbers[2].as_str()),
-                ("direction", direction),
-            ];
-            text.sample(name, &labels, read(stage));
+            names.sample(text, name, stage, None, read(stage));
         }
+    }
+    let (name, help) = (
+        "stage_drops_total",
+        "Packets dropped at a stage, by reason.",
+    );
+    text.family(name, "counter", help);
+    for stage in &status.stages {
+        for (reason, &count) in &stage.drops {
+            names.sample(text, name, stage, Some(reason), count);
+        }
+    }
+}
+
+/// Service paths by their labels.
+struct PathNames<'a>(HashMap<(u32, u32), &'a contract::ServicePath>);
+
+impl PathNames<'_> {
+    /// A sample of a stage, and of a reason where there is one.
+    fn sample(
+        &self,
+        text: &mut Text,
+        name: &str,
+        stage: &contract::StageCounters,
+        reason: Option<&str>,
+        value: u64,
+    ) {
+        let path = self.0.get(&(stage.chain_label, stage.egress_label));
+        let (customer, chain) = path.map_or(("", ""), |path| {
+            (path.customer.as_str(), path.chain.as_str())
+        });
+        let direction = match stage.direction() {
+            contract::Direction::Reverse => "reverse",
+            _ => "forward",
+        };
+        let numbers =
+            [stage.chain_label, stage.egress_label, stage.stage].map(|number| number.to_string());
+        let labels = [
+            ("customer", customer),
+            ("chain", chain),
+            ("chain_label", numbers[0].as_str()),
+            ("egress_label", numbers[1].as_str()),
+            ("stage", numbers[2].as_str()),
+            ("direction", direction),
+        ];
+        let reason = reason.map(|reason| ("reason", reason));
+        let labels: Vec<_> = labels.into_iter().chain(reason).collect();
+        text.sample(name, &labels, value);
     }
 }
 
@@ -314,6 +341,7 @@ mod tests {
                 stage: 2,
                 direction: contract::Direction::Reverse.into(),
                 packets: 5,
+                drops: BTreeMap::from([("no_target".to_string(), 4)]),
                 ..Default::default()
             }],
             ..Default::default()
@@ -345,6 +373,7 @@ mod tests {
             r#"switchboard_forwarder_latency_seconds_sum{worker="0"} 2.5"#,
             r#"switchboard_forwarder_port_sent_bytes_total{port="wan"} 1000"#,
             r#"switchboard_forwarder_stage_packets_total{customer="acme",chain="web",chain_label="100",egress_label="50",stage="2",direction="reverse"} 5"#,
+            r#"switchboard_forwarder_stage_drops_total{customer="acme",chain="web",chain_label="100",egress_label="50",stage="2",direction="reverse",reason="no_target"} 4"#,
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }

@@ -7,6 +7,7 @@
 //! them, each still gets what an even division among the links of the rules would give it: what one customer's hosts do not answer
 //! for, others do not miss.
 
+use crate::counters::At;
 use foldhash::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use wire::arp::{Arp, Operation};
@@ -36,23 +37,31 @@ const STALE: u32 = 90;
 /// Questions, one a second, before waiting frames are given up.
 const QUESTIONS: u8 = 3;
 
-/// A frame that waits for its neighbour's address, and the port it will leave by.
+/// A frame that waits for its neighbour's address.
 #[derive(Debug)]
-pub enum Waiting<F> {
+pub struct Waiting<F> {
+    /// The port it will leave by.
+    pub port: usize,
+    /// The stage its packet is at, if it is at one.
+    pub at: Option<At>,
+    /// The frame.
+    pub frame: Kept<F>,
+}
+
+/// A frame to be sent.
+#[derive(Debug)]
+pub enum Kept<F> {
     /// One that was received.
-    Received(usize, F),
+    Received(F),
     /// One made here: an answer, or a fragment.
-    Made(usize, Vec<u8>),
+    Made(Vec<u8>),
 }
 
 impl<F> Waiting<F> {
     /// The same frame, to leave by a port.
     #[must_use]
     pub fn by(self, port: usize) -> Waiting<F> {
-        match self {
-            Waiting::Received(_, frame) => Waiting::Received(port, frame),
-            Waiting::Made(_, bytes) => Waiting::Made(port, bytes),
-        }
+        Waiting { port, ..self }
     }
 }
 
@@ -221,13 +230,13 @@ impl<F> Neighbours<F> {
     }
 
     /// Follows ports to new positions: what was port `i` is `moved[i]` now. Neighbours of ports that are gone are
-    /// forgotten. Waiting frames are told their port; returns how many were lost.
+    /// forgotten. Waiting frames are told their port; returns those that are lost.
     pub fn move_ports(
         &mut self,
         moved: &[Option<usize>],
         mut tell: impl FnMut(F, usize) -> F,
-    ) -> usize {
-        let mut lost = 0;
+    ) -> Vec<F> {
+        let mut lost = Vec::new();
         self.changed();
         for ((port, vlan, address), mut entry) in std::mem::take(&mut self.entries) {
             match moved.get(port).copied().flatten() {
@@ -236,7 +245,7 @@ impl<F> Neighbours<F> {
                     entry.waiting = waiting.map(|frame| tell(frame, port)).collect();
                     self.entries.insert((port, vlan, address), entry);
                 }
-                None => lost += entry.waiting.len(),
+                None => lost.append(&mut entry.waiting),
             }
         }
         self.recount();

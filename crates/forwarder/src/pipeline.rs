@@ -149,9 +149,8 @@ impl<F: Frame> Pipeline<F> {
             .collect();
         let edges = new.ports.iter().map(|port| port.edges.len());
         self.neighbours.share_among(edges.sum::<usize>() + 1);
-        let lost = self.neighbours.move_ports(&moved, Waiting::by);
-        for _ in 0..lost {
-            self.counters.drop(Drop::HopGone.into());
+        for lost in self.neighbours.move_ports(&moved, Waiting::by) {
+            self.counters.drop_at(Drop::HopGone.into(), lost.at);
         }
         if self.timeouts != new.timeouts {
             self.change_timeouts(&new.timeouts, now)?;
@@ -218,7 +217,7 @@ impl<F: Frame> Pipeline<F> {
                 }
             }
             Ok(Accepted::Control) => {}
-            Err(reason) => self.counters.drop(reason),
+            Err(refused) => self.counters.drop_at(refused.reason, refused.at),
         }
     }
 
@@ -248,7 +247,7 @@ impl<F: Frame> Pipeline<F> {
             Err(reason) => Err(reason),
         };
         if let Err(reason) = sent {
-            self.counters.drop(reason);
+            self.counters.drop_at(reason, Some(arrival.at()));
         }
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 macro_rules! parse_errors {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
         /// Why a packet could not be read. Each has a stable name, used as a counter's.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum ParseError {
             $($(#[$doc])* $variant,)*
@@ -127,9 +127,7 @@ parse_errors! {
     NshUnknownMetadataType = "nsh_unknown_metadata_type",
     /// A next protocol that is unknown, or not carried here.
     NshUnknownNextProtocol = "nsh_unknown_next_protocol",
-    /// A context header reaches beyond the network service header.
-    NshBadContextHeader = "nsh_bad_context_header",
-    /// The TTL ran out.
+    /// The network service header's TTL ran out.
     NshTtlExpired = "nsh_ttl_expired",
     /// The O bit is set: operation and maintenance, which is not forwarded here.
     NshOam = "nsh_oam",
@@ -141,10 +139,6 @@ parse_errors! {
     MplsTooFewLabels = "mpls_too_few_labels",
     /// The stack ends without a bottom, or the second of two labels is not it.
     MplsNoBottomOfStack = "mpls_no_bottom_of_stack",
-    /// More labels than are read.
-    MplsTooDeep = "mpls_too_deep",
-    /// The TTL of the top label ran out.
-    MplsTtlExpired = "mpls_ttl_expired",
     /// A reserved label (0 to 15) where a service path's is expected.
     MplsReservedLabel = "mpls_reserved_label",
     /// Neither IPv4 nor IPv6 behind the labels or the network service header, or not the one that it names.

@@ -7,7 +7,7 @@
 //! +----------------------------+----------+----+-----------+
 //! ```
 //!
-//! [`Entry`] is what steering reads and writes: it knows no reserved labels. [`Stack`] goes through any label stack.
+//! [`Entry`] is what steering reads and writes: it knows no reserved labels.
 
 use crate::ParseError;
 use std::fmt;
@@ -16,8 +16,6 @@ use std::fmt;
 pub const ENTRY_LENGTH: usize = 4;
 /// Labels below this one are reserved (RFC 3032, section 2.1; RFC 7274).
 pub const FIRST_UNRESERVED: u32 = 16;
-/// Entries of a stack that are read at most.
-pub const DEPTH_LIMIT: usize = 16;
 const LABEL_LIMIT: u32 = 1 << 20;
 /// The S bit of an entry.
 pub(crate) const BOTTOM_OF_STACK: u32 = 0x100;
@@ -136,77 +134,6 @@ impl StackEntry {
     }
 }
 
-/// Goes through a label stack from its top, and ends behind its bottom or the first error.
-#[derive(Clone, Debug)]
-pub struct Stack<'a> {
-    bytes: &'a [u8],
-    depth: usize,
-    ended: bool,
-}
-
-impl<'a> Stack<'a> {
-    /// The stack at the start of `bytes`.
-    #[inline]
-    pub const fn new(bytes: &'a [u8]) -> Stack<'a> {
-        Stack {
-            bytes,
-            depth: 0,
-            ended: false,
-        }
-    }
-
-    /// Bytes of the entries read so far.
-    #[inline]
-    pub const fn length(&self) -> usize {
-        self.depth * ENTRY_LENGTH
-    }
-}
-
-impl Iterator for Stack<'_> {
-    type Item = Result<StackEntry, ParseError>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.ended {
-            return None;
-        }
-        let rest = self.bytes.get(self.length()..).unwrap_or_default();
-        let entry = if self.depth == DEPTH_LIMIT {
-            Err(ParseError::MplsTooDeep)
-        } else if rest.is_empty() {
-            Err(ParseError::MplsNoBottomOfStack)
-        } else {
-            StackEntry::parse(rest)
-        };
-        match entry {
-            Ok(entry) => {
-                self.depth += 1;
-                self.ended = entry.bottom_of_stack;
-            }
-            Err(_) => self.ended = true,
-        }
-        Some(entry)
-    }
-}
-
-/// Lowers the TTL of the entry at the start of `bytes` in place (RFC 3032, section 2.4.2); returns what is left.
-///
-/// # Errors
-/// Too short, or nothing would be left: the packet must not be forwarded.
-#[inline]
-pub fn decrement_ttl(bytes: &mut [u8]) -> Result<u8, ParseError> {
-    let entry = bytes
-        .first_chunk_mut::<ENTRY_LENGTH>()
-        .ok_or(ParseError::MplsTruncated)?;
-    match entry[3] {
-        0 | 1 => Err(ParseError::MplsTtlExpired),
-        ttl => {
-            entry[3] = ttl - 1;
-            Ok(ttl - 1)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,67 +162,5 @@ mod tests {
             Err(ParseError::MplsReservedLabel)
         );
         assert_eq!(Entry::parse(&[0; 3]), Err(ParseError::MplsTruncated));
-    }
-
-    fn stack(depth: usize) -> Vec<u8> {
-        (0..depth)
-            .flat_map(|i| {
-                StackEntry {
-                    label: i as u32,
-                    traffic_class: i as u8 & 7,
-                    bottom_of_stack: i + 1 == depth,
-                    ttl: 255 - i as u8,
-                }
-                .to_bytes()
-            })
-            .chain([0x45; 4])
-            .collect()
-    }
-
-    #[test]
-    fn a_stack_is_read_to_its_bottom_and_no_further() {
-        for depth in 1..=DEPTH_LIMIT {
-            let bytes = stack(depth);
-            let mut walk = Stack::new(&bytes);
-            let entries: Vec<_> = walk.by_ref().map(Result::unwrap).collect();
-            assert_eq!((entries.len(), walk.length()), (depth, 4 * depth));
-            assert_eq!(entries[depth - 1].label as usize, depth - 1);
-            assert_eq!(entries[depth - 1].traffic_class as usize, (depth - 1) & 7);
-        }
-    }
-
-    #[test]
-    fn a_stack_without_a_bottom_is_named() {
-        let bytes = stack(3);
-        for (length, error) in [
-            (0, ParseError::MplsNoBottomOfStack),
-            (3, ParseError::MplsTruncated),
-            (4, ParseError::MplsNoBottomOfStack),
-            (7, ParseError::MplsTruncated),
-            (8, ParseError::MplsNoBottomOfStack),
-        ] {
-            let last = Stack::new(&bytes[..length]).last().unwrap();
-            assert_eq!(last, Err(error), "{length}");
-        }
-        let last = Stack::new(&stack(DEPTH_LIMIT + 1)).last().unwrap();
-        assert_eq!(last, Err(ParseError::MplsTooDeep));
-    }
-
-    #[test]
-    fn the_ttl_falls_to_one_and_changes_nothing_else() {
-        let mut bytes = [0xff; 5];
-        for left in (1..255).rev() {
-            assert_eq!(decrement_ttl(&mut bytes), Ok(left));
-            assert_eq!(bytes, [0xff, 0xff, 0xff, left, 0xff]);
-        }
-        for ttl in [1, 0] {
-            bytes[3] = ttl;
-            assert_eq!(decrement_ttl(&mut bytes), Err(ParseError::MplsTtlExpired));
-            assert_eq!(bytes[3], ttl);
-        }
-        assert_eq!(
-            decrement_ttl(&mut bytes[..3]),
-            Err(ParseError::MplsTruncated)
-        );
     }
 }

@@ -13,13 +13,9 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! [`Header::parse`] refuses what RFC 8300 says to discard. Changes are made in place ([`decrement_ttl`],
-//! [`set_service_path`]), so that the O bit, unassigned bits (U) and context stay as they came (section 2.2).
-//! A forwarder lowers the TTL; the service index is for service functions and proxies to lower (section 2.3).
-
-mod context;
-
-pub use context::{ContextHeader, ContextHeaders};
+//! [`Header::parse`] refuses what RFC 8300 says to discard. A forwarder lowers the TTL, in place ([`decrement_ttl`]), so that the O
+//! bit, unassigned bits (U) and context stay as they came (section 2.2). The service index is for service functions and proxies to
+//! lower (section 2.3). Context is theirs too: nothing here reads it.
 
 use crate::ParseError;
 use std::fmt;
@@ -231,16 +227,6 @@ impl Header {
         bytes[BASE_LENGTH..].copy_from_slice(context);
         bytes
     }
-
-    /// The context headers of a header with MD type 2; none for MD type 1.
-    #[inline]
-    pub fn context_headers<'a>(&self, bytes: &'a [u8]) -> ContextHeaders<'a> {
-        let context = match self.metadata {
-            MetadataType::Variable => bytes.get(BASE_LENGTH..self.length),
-            MetadataType::Fixed => None,
-        };
-        ContextHeaders::new(context.unwrap_or_default())
-    }
 }
 
 /// The TTL one hop on: one less, 63 for 0; none when that is 0 and the packet must be dropped (RFC 8300, section 2.2).
@@ -252,35 +238,15 @@ pub const fn next_ttl(ttl: u8) -> Option<u8> {
     }
 }
 
-/// Lowers the TTL in place before the look-up, and returns it; nothing else changes.
-///
-/// # Errors
-/// Too short, or the TTL ran out: the packet must not be forwarded.
+/// Lowers the TTL in place before the look-up, and returns it; nothing else changes. None, and nothing has changed, when the TTL
+/// runs out and the packet must not be forwarded, or `bytes` is too short.
 #[inline]
-pub fn decrement_ttl(bytes: &mut [u8]) -> Result<u8, ParseError> {
-    let base = bytes
-        .first_chunk_mut::<BASE_LENGTH>()
-        .ok_or(ParseError::NshTruncated)?;
-    let ttl = (base[0] & 0x0f) << 2 | base[1] >> 6;
-    let left = next_ttl(ttl).ok_or(ParseError::NshTtlExpired)?;
+pub fn decrement_ttl(bytes: &mut [u8]) -> Option<u8> {
+    let base = bytes.first_chunk_mut::<BASE_LENGTH>()?;
+    let left = next_ttl((base[0] & 0x0f) << 2 | base[1] >> 6)?;
     base[0] = base[0] & 0xf0 | left >> 2;
     base[1] = base[1] & 0x3f | left << 6;
-    Ok(left)
-}
-
-/// Writes another service path and index in place, as a classifier or a proxy does; nothing else changes. False when
-/// `bytes` is too short.
-#[inline]
-pub fn set_service_path(
-    bytes: &mut [u8],
-    path: ServicePathIdentifier,
-    index: ServiceIndex,
-) -> bool {
-    let Some(base) = bytes.first_chunk_mut::<BASE_LENGTH>() else {
-        return false;
-    };
-    base[4..].copy_from_slice(&(path.0 << 8 | u32::from(index.0)).to_be_bytes());
-    true
+    Some(left)
 }
 
 #[cfg(test)]

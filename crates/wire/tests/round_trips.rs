@@ -10,8 +10,8 @@ use wire::steering::{
     Direction, Encoding, ServicePath, ServicePathMap, SteeringContext, TunnelTemplate, decapsulate,
 };
 use wire::{
-    Addresses, FiveTuple, IpPacket, Label, MacAddress, ServiceIndex, Vni, checksum, ethernet, ipv4,
-    ipv6, mpls, tcp, udp, vlan, vxlan, vxlan_gpe,
+    Addresses, FiveTuple, IpPacket, Label, MacAddress, ParseError, ServiceIndex, Vni, checksum,
+    ethernet, ipv4, ipv6, mpls, tcp, udp, vlan, vxlan, vxlan_gpe,
 };
 
 fn mac() -> impl Strategy<Value = MacAddress> {
@@ -261,10 +261,14 @@ proptest! {
         prop_assert_eq!(SteeringContext::from_labels(&context.to_labels()), Ok(context));
         let paths = Only(identifier, context.path());
         let header = context.to_nsh(identifier, v6);
-        let read = SteeringContext::from_nsh(&header, &paths).unwrap();
+        let read = SteeringContext::from_nsh(&header, &paths);
+        if context.loop_guard == 1 {
+            prop_assert_eq!(read, Err(ParseError::NshTtlExpired));
+            return Ok(());
+        }
         // The TTL has six bits, and 0 stands for 64.
         let loop_guard = if context.loop_guard == 0 { 64 } else { context.loop_guard.min(63) };
-        prop_assert_eq!(read, SteeringContext { loop_guard, ..context });
+        prop_assert_eq!(read, Ok(SteeringContext { loop_guard, ..context }));
     }
 
     #[test]
@@ -272,7 +276,7 @@ proptest! {
         context in context(), tuple in five_tuple(), inner in five_tuple(), network in vni(),
         encoding in prop::sample::select(&Encoding::ALL), data in prop::collection::vec(any::<u8>(), 0..100),
     ) {
-        let context = SteeringContext { loop_guard: context.loop_guard % 63 + 1, ..context };
+        let context = SteeringContext { loop_guard: context.loop_guard % 62 + 2, ..context };
         let inner = packet(&inner, &data);
         let paths = Only(ServicePathIdentifier::new(network.get()).unwrap(), context.path());
         let frame = encapsulated(encoding, &tuple, &context, &paths, &inner);

@@ -838,7 +838,7 @@ pub struct PortStatus {
     pub mac: ::prost::alloc::vec::Vec<u8>,
 }
 /// StageCounters count packets that passed a stage at this forwarder.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct StageCounters {
     #[prost(uint32, tag = "1")]
     pub chain_label: u32,
@@ -864,6 +864,13 @@ pub struct StageCounters {
     /// Flow entries of the stage, both directions together; the same number in both directions' counters.
     #[prost(uint64, tag = "10")]
     pub flows: u64,
+    /// Packets dropped, by reason: of all drops those whose stage was known, from the look-up of the
+    /// service path until the packet was given to a port.
+    #[prost(btree_map = "string, uint64", tag = "11")]
+    pub drops: ::prost::alloc::collections::BTreeMap<
+        ::prost::alloc::string::String,
+        u64,
+    >,
 }
 /// TraceRequest asks a forwarder for the decisions it takes on matching packets.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -974,6 +981,9 @@ pub struct CapturedFrame {
 pub struct TraceReply {
     #[prost(message, repeated, tag = "1")]
     pub hops: ::prost::alloc::vec::Vec<TraceHop>,
+    /// Another trace began, which ended this one before its time.
+    #[prost(bool, tag = "2")]
+    pub cut_short: bool,
 }
 /// TraceHop is one decision.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

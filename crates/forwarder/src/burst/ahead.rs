@@ -198,7 +198,9 @@ impl<K: Family, T> Ahead<'_, K, T> {
         let packets = gone.packets as u64;
         let counters = self.counters;
         counters.passed(stage, towards, way.over_tunnel(), packets, gone.bytes);
-        counters.lost(Drop::NoHeadroom, gone.unsent);
+        for _ in 0..gone.unsent {
+            counters.drop_at(Drop::NoHeadroom.into(), Some(stage));
+        }
         gone.packets
     }
 }

@@ -80,7 +80,12 @@ fn a_service_header_whose_ttl_ends_is_dropped_and_one_of_zero_counts_as_63() {
     assert_eq!(network.inject(1, "wan", with(2)).len(), 1);
     network.assert_no_drops();
     assert!(network.inject(1, "wan", with(1)).is_empty());
-    assert_eq!(network.drops(), BTreeMap::from([("loop_guard", 1)]));
+    assert_eq!(network.drops(), BTreeMap::from([("nsh_ttl_expired", 1)]));
+    // Before the path is looked up: an identifier that nobody has is not the reason.
+    let mut unknown = with(1);
+    unknown[NSH_AT + 4] ^= 0xee;
+    assert!(network.inject(1, "wan", unknown).is_empty());
+    assert_eq!(network.drops(), BTreeMap::from([("nsh_ttl_expired", 2)]));
 }
 
 #[test]

@@ -407,7 +407,8 @@ impl Network {
             let path = word(&context[4..8]) >> 8;
             let label = path / 16;
             assert_eq!(path % 16, 3, "an identifier of the plan's");
-            (label & !1, label & 1 == 1, 7, 24)
+            let length = usize::from(context[1] & 0x3f) * 4;
+            (label & !1, label & 1 == 1, 7, length)
         } else {
             let top = word(&context[..4]) >> 12;
             (top & !1, top & 1 == 1, 7, 8)

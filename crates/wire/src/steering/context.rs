@@ -7,7 +7,7 @@ use crate::{IpPacket, ParseError, mpls_in_udp, udp, vxlan, vxlan_gpe};
 use crate::{ethernet, steering};
 
 /// Direction along a chain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// From ingress to egress.
     Forward,
@@ -215,7 +215,8 @@ impl SteeringContext {
     /// (RFC 8300, section 2.2).
     ///
     /// # Errors
-    /// The O bit is set, or the map does not know the service path.
+    /// The O bit is set; one less than the TTL is 0, which is found before the service path is looked up; the map does not know the
+    /// service path.
     #[inline(always)]
     pub fn from_nsh(
         header: &nsh::Header,
@@ -224,6 +225,7 @@ impl SteeringContext {
         if header.oam {
             return Err(ParseError::NshOam);
         }
+        nsh::next_ttl(header.ttl).ok_or(ParseError::NshTtlExpired)?;
         let path = paths.path(header.path).ok_or(ParseError::NshUnknownPath)?;
         Ok(SteeringContext {
             chain: path.chain,

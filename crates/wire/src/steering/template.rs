@@ -27,31 +27,15 @@ pub enum EncapsulateError {
     RelayWithoutNsh,
 }
 
-impl EncapsulateError {
-    /// Every error.
-    pub const ALL: [EncapsulateError; 5] = [
-        EncapsulateError::NoHeadroom,
-        EncapsulateError::TooLong,
-        EncapsulateError::InnerNotIp,
-        EncapsulateError::PathUnnamed,
-        EncapsulateError::RelayWithoutNsh,
-    ];
-
-    /// The counter's name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            EncapsulateError::NoHeadroom => "encapsulate_no_headroom",
-            EncapsulateError::TooLong => "encapsulate_too_long",
-            EncapsulateError::InnerNotIp => "encapsulate_inner_not_ip",
-            EncapsulateError::PathUnnamed => "encapsulate_path_unnamed",
-            EncapsulateError::RelayWithoutNsh => "encapsulate_relay_without_nsh",
-        }
-    }
-}
-
 impl fmt::Display for EncapsulateError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.name())
+        out.write_str(match self {
+            EncapsulateError::NoHeadroom => "the frame is shorter than the headers in front of it",
+            EncapsulateError::TooLong => "the underlay's packet would be longer than 65535 bytes",
+            EncapsulateError::InnerNotIp => "the inner packet is neither IPv4 nor IPv6",
+            EncapsulateError::PathUnnamed => "the service path has no identifier",
+            EncapsulateError::RelayWithoutNsh => "the peer takes no network service header",
+        })
     }
 }
 
@@ -214,8 +198,7 @@ impl TunnelTemplate {
 
     /// Writes everything in front of a network service header that is relayed in place, with its unassigned bits and its
     /// context as they came: into the first [`TunnelTemplate::relay_length`] bytes of `frame`, the header and the inner
-    /// packet being the rest. TTL and service path of the relayed header are the caller's to change
-    /// ([`crate::nsh::decrement_ttl`], [`crate::nsh::set_service_path`]).
+    /// packet being the rest. Its TTL is the caller's to lower ([`crate::nsh::decrement_ttl`]).
     ///
     /// # Errors
     /// The frame is too short or too long, or the template's encoding is not NSH.

@@ -1,6 +1,6 @@
 //! What carries packets between forwarders: MPLS, NSH, VXLAN, VXLAN-GPE and the steering context on them.
 
-use wire::mpls::{self, Entry, Stack, StackEntry};
+use wire::mpls::{Entry, StackEntry};
 use wire::nsh::{self, MetadataType, ServicePathIdentifier};
 use wire::steering::{
     Decapsulated, Direction, Encoding, OVERHEAD_LIMIT, ServicePath, ServicePathMap,
@@ -8,20 +8,10 @@ use wire::steering::{
 };
 use wire::{IpPacket, Label, MacAddress, Vni, ethernet, vxlan, vxlan_gpe};
 
-/// A stack ends at its first bottom; each entry comes back; two labels are a steering context that comes back.
+/// An entry comes back; two labels are a steering context that comes back.
 pub fn mpls(bytes: &[u8]) {
-    let mut stack = Stack::new(bytes);
-    let entries: Vec<_> = stack.by_ref().collect();
-    assert!(entries.len() <= mpls::DEPTH_LIMIT + 1 && stack.length() <= bytes.len());
-    for (index, entry) in entries.iter().enumerate() {
-        let last = index + 1 == entries.len();
-        match entry {
-            Ok(entry) => {
-                assert_eq!(entry.bottom_of_stack, last);
-                assert_eq!(entry.to_bytes(), bytes[4 * index..4 * index + 4]);
-            }
-            Err(_) => assert!(last),
-        }
+    if let Ok(any) = StackEntry::parse(bytes) {
+        assert_eq!(any.to_bytes(), bytes[..4]);
     }
     if let (Ok(entry), Ok(any)) = (Entry::parse(bytes), StackEntry::parse(bytes)) {
         assert_eq!(entry.label.get(), any.label);
@@ -33,10 +23,6 @@ pub fn mpls(bytes: &[u8]) {
             SteeringContext::from_labels(&context.to_labels()),
             Ok(context)
         );
-    }
-    let mut changed = bytes.to_vec();
-    if let Ok(left) = mpls::decrement_ttl(&mut changed) {
-        assert_eq!(left, bytes[3] - 1);
     }
 }
 
@@ -57,12 +43,9 @@ pub fn nsh(bytes: &[u8]) {
         let context = std::array::from_fn(|i| bytes[8 + i]);
         assert_eq!(header.to_fixed_bytes(&context), again[..24]);
     }
-    let room = header.length - nsh::BASE_LENGTH;
-    let read = header.context_headers(bytes).map_while(Result::ok);
-    assert!(read.map(|context| 4 + context.value.len()).sum::<usize>() <= room);
     let mut relayed = bytes.to_vec();
     match nsh::decrement_ttl(&mut relayed) {
-        Ok(left) => {
+        Some(left) => {
             let expected = nsh::Header {
                 ttl: left,
                 ..header
@@ -70,7 +53,7 @@ pub fn nsh(bytes: &[u8]) {
             assert_eq!(nsh::Header::parse(&relayed), Ok(expected));
             assert_eq!(left, header.ttl.wrapping_sub(1) & 63);
         }
-        Err(_) => assert_eq!(header.ttl, 1),
+        None => assert_eq!(header.ttl, 1),
     }
     assert_eq!(relayed[2..], bytes[2..]);
 }

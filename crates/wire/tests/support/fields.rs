@@ -1,11 +1,9 @@
 //! What the codecs read of a frame, under the names that tshark gives to the same fields.
 
-use super::layers::Layers;
+use super::layers::{Layers, label_stack};
 use std::collections::BTreeMap;
 use wire::icmp::Message;
-use wire::mpls::Stack;
 use wire::neighbour_discovery::Neighbour;
-use wire::nsh::MetadataType;
 use wire::{IpPacket, arp, ethernet, ipv4, ipv6, nsh, tcp, udp, vlan, vxlan, vxlan_gpe};
 
 /// Fields that are compared.
@@ -55,9 +53,6 @@ pub const NAMES: &[&str] = &[
     "nsh.Obit",
     "nsh.length",
     "nsh.mdtype",
-    "nsh.metadata",
-    "nsh.metadataclass",
-    "nsh.metadatatype",
     "nsh.nextproto",
     "nsh.si",
     "nsh.spi",
@@ -145,7 +140,7 @@ impl Fields {
     }
 
     fn mpls(&mut self, bytes: &[u8]) {
-        for entry in Stack::new(bytes).map(Result::unwrap) {
+        for entry in label_stack(bytes).unwrap() {
             self.put("mpls.label", entry.label);
             self.put("mpls.exp", entry.traffic_class);
             self.put("mpls.bottom", u8::from(entry.bottom_of_stack));
@@ -162,15 +157,6 @@ impl Fields {
         self.put("nsh.nextproto", header.next as u8);
         self.put("nsh.spi", header.path);
         self.put("nsh.si", header.index);
-        if header.metadata == MetadataType::Variable {
-            for context in header.context_headers(bytes).map(Result::unwrap) {
-                self.put("nsh.metadataclass", context.class);
-                self.put("nsh.metadatatype", context.kind);
-                if !context.value.is_empty() {
-                    self.put("nsh.metadata", hexadecimal(context.value));
-                }
-            }
-        }
     }
 
     fn ipv4(&mut self, bytes: &[u8]) {
@@ -267,8 +253,4 @@ impl Fields {
             self.read(&Layers::of(super::capture::RAW_IP, quote));
         }
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

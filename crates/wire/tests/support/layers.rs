@@ -3,7 +3,7 @@
 use super::capture;
 use wire::icmp::Message;
 use wire::ip::{ICMP, ICMPV6};
-use wire::mpls::Stack;
+use wire::mpls::{ENTRY_LENGTH, StackEntry};
 use wire::{ParseError, arp, ethernet, ipv4, ipv6, nsh, tcp, udp, vxlan, vxlan_gpe};
 
 /// Layers inside each other that are read at most.
@@ -116,11 +116,20 @@ fn read_arp(_: Next, bytes: &[u8]) -> Result<(Next, &[u8]), ParseError> {
 }
 
 fn read_mpls(_: Next, bytes: &[u8]) -> Result<(Next, &[u8]), ParseError> {
-    let mut stack = Stack::new(bytes);
-    stack.try_for_each(|entry| entry.map(drop))?;
-    let mut walked = Stack::new(bytes);
-    walked.by_ref().for_each(drop);
-    Ok((Next::Ip, &bytes[walked.length()..]))
+    let stack = label_stack(bytes)?;
+    Ok((Next::Ip, &bytes[stack.len() * ENTRY_LENGTH..]))
+}
+
+/// The entries of a label stack, to its bottom.
+pub fn label_stack(bytes: &[u8]) -> Result<Vec<StackEntry>, ParseError> {
+    let mut stack = Vec::new();
+    for entry in bytes.chunks(ENTRY_LENGTH) {
+        stack.push(StackEntry::parse(entry)?);
+        if stack.last().is_some_and(|entry| entry.bottom_of_stack) {
+            return Ok(stack);
+        }
+    }
+    Err(ParseError::MplsNoBottomOfStack)
 }
 
 fn read_ip(next: Next, bytes: &[u8]) -> Result<(Next, &[u8]), ParseError> {

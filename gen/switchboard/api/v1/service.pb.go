@@ -1470,7 +1470,9 @@ type TraceResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Hops  []*TraceHop            `protobuf:"bytes,1,rep,name=hops,proto3" json:"hops,omitempty"`
 	// What became of the probe, if there was one.
-	Outcome       *ProbeOutcome `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Outcome *ProbeOutcome `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// Forwarders, "<site>/<forwarder>", where another trace began, which ended this one.
+	CutShort      []string `protobuf:"bytes,3,rep,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1515,6 +1517,13 @@ func (x *TraceResponse) GetHops() []*TraceHop {
 func (x *TraceResponse) GetOutcome() *ProbeOutcome {
 	if x != nil {
 		return x.Outcome
+	}
+	return nil
+}
+
+func (x *TraceResponse) GetCutShort() []string {
+	if x != nil {
+		return x.CutShort
 	}
 	return nil
 }
@@ -1889,8 +1898,10 @@ type StageTraffic struct {
 	Mbps             float64                `protobuf:"fixed64,7,opt,name=mbps,proto3" json:"mbps,omitempty"`
 	NewFlows         uint64                 `protobuf:"varint,8,opt,name=new_flows,json=newFlows,proto3" json:"new_flows,omitempty"`
 	// Label of the chain's version that the packets bore, and the state of that version.
-	ChainLabel    uint32     `protobuf:"varint,9,opt,name=chain_label,json=chainLabel,proto3" json:"chain_label,omitempty"`
-	State         RouteState `protobuf:"varint,10,opt,name=state,proto3,enum=switchboard.api.v1.RouteState" json:"state,omitempty"`
+	ChainLabel uint32     `protobuf:"varint,9,opt,name=chain_label,json=chainLabel,proto3" json:"chain_label,omitempty"`
+	State      RouteState `protobuf:"varint,10,opt,name=state,proto3,enum=switchboard.api.v1.RouteState" json:"state,omitempty"`
+	// Packets dropped there, by reason, since the site's forwarders started.
+	Drops         map[string]uint64 `protobuf:"bytes,11,rep,name=drops,proto3" json:"drops,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1993,6 +2004,13 @@ func (x *StageTraffic) GetState() RouteState {
 		return x.State
 	}
 	return RouteState_ROUTE_STATE_UNSPECIFIED
+}
+
+func (x *StageTraffic) GetDrops() map[string]uint64 {
+	if x != nil {
+		return x.Drops
+	}
+	return nil
 }
 
 var File_switchboard_api_v1_service_proto protoreflect.FileDescriptor
@@ -2098,10 +2116,11 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"\x04port\x18\x03 \x01(\tR\x04port\x12\x12\n" +
 	"\x04sent\x18\x04 \x01(\bR\x04sent\x12\x16\n" +
 	"\x06length\x18\x05 \x01(\rR\x06length\x12\x12\n" +
-	"\x04data\x18\x06 \x01(\fR\x04data\"}\n" +
+	"\x04data\x18\x06 \x01(\fR\x04data\"\x9a\x01\n" +
 	"\rTraceResponse\x120\n" +
 	"\x04hops\x18\x01 \x03(\v2\x1c.switchboard.api.v1.TraceHopR\x04hops\x12:\n" +
-	"\aoutcome\x18\x02 \x01(\v2 .switchboard.api.v1.ProbeOutcomeR\aoutcome\"J\n" +
+	"\aoutcome\x18\x02 \x01(\v2 .switchboard.api.v1.ProbeOutcomeR\aoutcome\x12\x1b\n" +
+	"\tcut_short\x18\x03 \x03(\tR\bcutShort\"J\n" +
 	"\fProbeOutcome\x12\x18\n" +
 	"\areached\x18\x01 \x01(\bR\areached\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\"\x80\x03\n" +
@@ -2130,7 +2149,7 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"\fChainTraffic\x12\x1a\n" +
 	"\bcustomer\x18\x01 \x01(\tR\bcustomer\x12\x14\n" +
 	"\x05chain\x18\x02 \x01(\tR\x05chain\x128\n" +
-	"\x06stages\x18\x03 \x03(\v2 .switchboard.api.v1.StageTrafficR\x06stages\"\xb8\x02\n" +
+	"\x06stages\x18\x03 \x03(\v2 .switchboard.api.v1.StageTrafficR\x06stages\"\xb5\x03\n" +
 	"\fStageTraffic\x12\x14\n" +
 	"\x05stage\x18\x01 \x01(\rR\x05stage\x12\x18\n" +
 	"\areverse\x18\x02 \x01(\bR\areverse\x12\x12\n" +
@@ -2143,7 +2162,12 @@ const file_switchboard_api_v1_service_proto_rawDesc = "" +
 	"\vchain_label\x18\t \x01(\rR\n" +
 	"chainLabel\x124\n" +
 	"\x05state\x18\n" +
-	" \x01(\x0e2\x1e.switchboard.api.v1.RouteStateR\x05state*~\n" +
+	" \x01(\x0e2\x1e.switchboard.api.v1.RouteStateR\x05state\x12A\n" +
+	"\x05drops\x18\v \x03(\v2+.switchboard.api.v1.StageTraffic.DropsEntryR\x05drops\x1a8\n" +
+	"\n" +
+	"DropsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01*~\n" +
 	"\vApplyResult\x12\x1c\n" +
 	"\x18APPLY_RESULT_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14APPLY_RESULT_CREATED\x10\x01\x12\x1b\n" +
@@ -2184,7 +2208,7 @@ func file_switchboard_api_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_api_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_switchboard_api_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_switchboard_api_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_switchboard_api_v1_service_proto_goTypes = []any{
 	(ApplyResult)(0),              // 0: switchboard.api.v1.ApplyResult
 	(WatchChange)(0),              // 1: switchboard.api.v1.WatchChange
@@ -2215,57 +2239,59 @@ var file_switchboard_api_v1_service_proto_goTypes = []any{
 	(*GetTrafficResponse)(nil),    // 26: switchboard.api.v1.GetTrafficResponse
 	(*ChainTraffic)(nil),          // 27: switchboard.api.v1.ChainTraffic
 	(*StageTraffic)(nil),          // 28: switchboard.api.v1.StageTraffic
-	(*Resource)(nil),              // 29: switchboard.api.v1.Resource
-	(*Metadata)(nil),              // 30: switchboard.api.v1.Metadata
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
-	(*Match)(nil),                 // 32: switchboard.api.v1.Match
-	(RouteState)(0),               // 33: switchboard.api.v1.RouteState
+	nil,                           // 29: switchboard.api.v1.StageTraffic.DropsEntry
+	(*Resource)(nil),              // 30: switchboard.api.v1.Resource
+	(*Metadata)(nil),              // 31: switchboard.api.v1.Metadata
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*Match)(nil),                 // 33: switchboard.api.v1.Match
+	(RouteState)(0),               // 34: switchboard.api.v1.RouteState
 }
 var file_switchboard_api_v1_service_proto_depIdxs = []int32{
-	29, // 0: switchboard.api.v1.ApplyRequest.resources:type_name -> switchboard.api.v1.Resource
+	30, // 0: switchboard.api.v1.ApplyRequest.resources:type_name -> switchboard.api.v1.Resource
 	5,  // 1: switchboard.api.v1.ApplyResponse.outcomes:type_name -> switchboard.api.v1.ApplyOutcome
-	30, // 2: switchboard.api.v1.ApplyOutcome.metadata:type_name -> switchboard.api.v1.Metadata
+	31, // 2: switchboard.api.v1.ApplyOutcome.metadata:type_name -> switchboard.api.v1.Metadata
 	0,  // 3: switchboard.api.v1.ApplyOutcome.result:type_name -> switchboard.api.v1.ApplyResult
 	6,  // 4: switchboard.api.v1.Violations.violations:type_name -> switchboard.api.v1.FieldViolation
-	29, // 5: switchboard.api.v1.ListResponse.resources:type_name -> switchboard.api.v1.Resource
+	30, // 5: switchboard.api.v1.ListResponse.resources:type_name -> switchboard.api.v1.Resource
 	1,  // 6: switchboard.api.v1.WatchResponse.change:type_name -> switchboard.api.v1.WatchChange
-	29, // 7: switchboard.api.v1.WatchResponse.resource:type_name -> switchboard.api.v1.Resource
+	30, // 7: switchboard.api.v1.WatchResponse.resource:type_name -> switchboard.api.v1.Resource
 	16, // 8: switchboard.api.v1.ListEventsResponse.events:type_name -> switchboard.api.v1.Event
-	31, // 9: switchboard.api.v1.Event.time:type_name -> google.protobuf.Timestamp
-	31, // 10: switchboard.api.v1.Event.first_time:type_name -> google.protobuf.Timestamp
-	32, // 11: switchboard.api.v1.TraceRequest.match:type_name -> switchboard.api.v1.Match
+	32, // 9: switchboard.api.v1.Event.time:type_name -> google.protobuf.Timestamp
+	32, // 10: switchboard.api.v1.Event.first_time:type_name -> google.protobuf.Timestamp
+	33, // 11: switchboard.api.v1.TraceRequest.match:type_name -> switchboard.api.v1.Match
 	18, // 12: switchboard.api.v1.TraceRequest.probe:type_name -> switchboard.api.v1.Probe
-	32, // 13: switchboard.api.v1.CaptureRequest.match:type_name -> switchboard.api.v1.Match
+	33, // 13: switchboard.api.v1.CaptureRequest.match:type_name -> switchboard.api.v1.Match
 	2,  // 14: switchboard.api.v1.CaptureRequest.direction:type_name -> switchboard.api.v1.CaptureDirection
 	21, // 15: switchboard.api.v1.CaptureResponse.frames:type_name -> switchboard.api.v1.CapturedFrame
-	31, // 16: switchboard.api.v1.CapturedFrame.time:type_name -> google.protobuf.Timestamp
+	32, // 16: switchboard.api.v1.CapturedFrame.time:type_name -> google.protobuf.Timestamp
 	24, // 17: switchboard.api.v1.TraceResponse.hops:type_name -> switchboard.api.v1.TraceHop
 	23, // 18: switchboard.api.v1.TraceResponse.outcome:type_name -> switchboard.api.v1.ProbeOutcome
-	31, // 19: switchboard.api.v1.TraceHop.time:type_name -> google.protobuf.Timestamp
+	32, // 19: switchboard.api.v1.TraceHop.time:type_name -> google.protobuf.Timestamp
 	27, // 20: switchboard.api.v1.GetTrafficResponse.chains:type_name -> switchboard.api.v1.ChainTraffic
 	28, // 21: switchboard.api.v1.ChainTraffic.stages:type_name -> switchboard.api.v1.StageTraffic
-	33, // 22: switchboard.api.v1.StageTraffic.state:type_name -> switchboard.api.v1.RouteState
-	3,  // 23: switchboard.api.v1.SwitchboardService.Apply:input_type -> switchboard.api.v1.ApplyRequest
-	8,  // 24: switchboard.api.v1.SwitchboardService.List:input_type -> switchboard.api.v1.ListRequest
-	10, // 25: switchboard.api.v1.SwitchboardService.Delete:input_type -> switchboard.api.v1.DeleteRequest
-	12, // 26: switchboard.api.v1.SwitchboardService.Watch:input_type -> switchboard.api.v1.WatchRequest
-	14, // 27: switchboard.api.v1.SwitchboardService.ListEvents:input_type -> switchboard.api.v1.ListEventsRequest
-	17, // 28: switchboard.api.v1.SwitchboardService.Trace:input_type -> switchboard.api.v1.TraceRequest
-	19, // 29: switchboard.api.v1.SwitchboardService.Capture:input_type -> switchboard.api.v1.CaptureRequest
-	25, // 30: switchboard.api.v1.SwitchboardService.GetTraffic:input_type -> switchboard.api.v1.GetTrafficRequest
-	4,  // 31: switchboard.api.v1.SwitchboardService.Apply:output_type -> switchboard.api.v1.ApplyResponse
-	9,  // 32: switchboard.api.v1.SwitchboardService.List:output_type -> switchboard.api.v1.ListResponse
-	11, // 33: switchboard.api.v1.SwitchboardService.Delete:output_type -> switchboard.api.v1.DeleteResponse
-	13, // 34: switchboard.api.v1.SwitchboardService.Watch:output_type -> switchboard.api.v1.WatchResponse
-	15, // 35: switchboard.api.v1.SwitchboardService.ListEvents:output_type -> switchboard.api.v1.ListEventsResponse
-	22, // 36: switchboard.api.v1.SwitchboardService.Trace:output_type -> switchboard.api.v1.TraceResponse
-	20, // 37: switchboard.api.v1.SwitchboardService.Capture:output_type -> switchboard.api.v1.CaptureResponse
-	26, // 38: switchboard.api.v1.SwitchboardService.GetTraffic:output_type -> switchboard.api.v1.GetTrafficResponse
-	31, // [31:39] is the sub-list for method output_type
-	23, // [23:31] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	34, // 22: switchboard.api.v1.StageTraffic.state:type_name -> switchboard.api.v1.RouteState
+	29, // 23: switchboard.api.v1.StageTraffic.drops:type_name -> switchboard.api.v1.StageTraffic.DropsEntry
+	3,  // 24: switchboard.api.v1.SwitchboardService.Apply:input_type -> switchboard.api.v1.ApplyRequest
+	8,  // 25: switchboard.api.v1.SwitchboardService.List:input_type -> switchboard.api.v1.ListRequest
+	10, // 26: switchboard.api.v1.SwitchboardService.Delete:input_type -> switchboard.api.v1.DeleteRequest
+	12, // 27: switchboard.api.v1.SwitchboardService.Watch:input_type -> switchboard.api.v1.WatchRequest
+	14, // 28: switchboard.api.v1.SwitchboardService.ListEvents:input_type -> switchboard.api.v1.ListEventsRequest
+	17, // 29: switchboard.api.v1.SwitchboardService.Trace:input_type -> switchboard.api.v1.TraceRequest
+	19, // 30: switchboard.api.v1.SwitchboardService.Capture:input_type -> switchboard.api.v1.CaptureRequest
+	25, // 31: switchboard.api.v1.SwitchboardService.GetTraffic:input_type -> switchboard.api.v1.GetTrafficRequest
+	4,  // 32: switchboard.api.v1.SwitchboardService.Apply:output_type -> switchboard.api.v1.ApplyResponse
+	9,  // 33: switchboard.api.v1.SwitchboardService.List:output_type -> switchboard.api.v1.ListResponse
+	11, // 34: switchboard.api.v1.SwitchboardService.Delete:output_type -> switchboard.api.v1.DeleteResponse
+	13, // 35: switchboard.api.v1.SwitchboardService.Watch:output_type -> switchboard.api.v1.WatchResponse
+	15, // 36: switchboard.api.v1.SwitchboardService.ListEvents:output_type -> switchboard.api.v1.ListEventsResponse
+	22, // 37: switchboard.api.v1.SwitchboardService.Trace:output_type -> switchboard.api.v1.TraceResponse
+	20, // 38: switchboard.api.v1.SwitchboardService.Capture:output_type -> switchboard.api.v1.CaptureResponse
+	26, // 39: switchboard.api.v1.SwitchboardService.GetTraffic:output_type -> switchboard.api.v1.GetTrafficResponse
+	32, // [32:40] is the sub-list for method output_type
+	24, // [24:32] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_api_v1_service_proto_init() }
@@ -2280,7 +2306,7 @@ func file_switchboard_api_v1_service_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_api_v1_service_proto_rawDesc), len(file_switchboard_api_v1_service_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

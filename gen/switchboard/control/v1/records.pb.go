@@ -1554,7 +1554,9 @@ type StageMeasurement struct {
 	Mbps             float64 `protobuf:"fixed64,8,opt,name=mbps,proto3" json:"mbps,omitempty"`
 	NewFlows         uint64  `protobuf:"varint,9,opt,name=new_flows,json=newFlows,proto3" json:"new_flows,omitempty"`
 	// The part that entered the stage at this site (not from a tunnel).
-	OriginMbps    float64 `protobuf:"fixed64,10,opt,name=origin_mbps,json=originMbps,proto3" json:"origin_mbps,omitempty"`
+	OriginMbps float64 `protobuf:"fixed64,10,opt,name=origin_mbps,json=originMbps,proto3" json:"origin_mbps,omitempty"`
+	// Packets dropped there, by reason, since the forwarders' start.
+	Drops         map[string]uint64 `protobuf:"bytes,11,rep,name=drops,proto3" json:"drops,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1657,6 +1659,13 @@ func (x *StageMeasurement) GetOriginMbps() float64 {
 		return x.OriginMbps
 	}
 	return 0
+}
+
+func (x *StageMeasurement) GetDrops() map[string]uint64 {
+	if x != nil {
+		return x.Drops
+	}
+	return nil
 }
 
 // AllocationRecord is a VNF controller's committed decision for one position of
@@ -2901,7 +2910,7 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\x05chain\x18\x03 \x01(\tR\x05chain\x12@\n" +
 	"\x06stages\x18\x04 \x03(\v2(.switchboard.control.v1.StageMeasurementR\x06stages\x12 \n" +
 	"\ftime_unix_ms\x18\x05 \x01(\x03R\n" +
-	"timeUnixMs\"\xb6\x02\n" +
+	"timeUnixMs\"\xbb\x03\n" +
 	"\x10StageMeasurement\x12\x1f\n" +
 	"\vchain_label\x18\x01 \x01(\rR\n" +
 	"chainLabel\x12!\n" +
@@ -2915,7 +2924,12 @@ const file_switchboard_control_v1_records_proto_rawDesc = "" +
 	"\tnew_flows\x18\t \x01(\x04R\bnewFlows\x12\x1f\n" +
 	"\vorigin_mbps\x18\n" +
 	" \x01(\x01R\n" +
-	"originMbps\"\xfe\x01\n" +
+	"originMbps\x12I\n" +
+	"\x05drops\x18\v \x03(\v23.switchboard.control.v1.StageMeasurement.DropsEntryR\x05drops\x1a8\n" +
+	"\n" +
+	"DropsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\xfe\x01\n" +
 	"\x10AllocationRecord\x12\x10\n" +
 	"\x03vnf\x18\x01 \x01(\tR\x03vnf\x12\x1a\n" +
 	"\bcustomer\x18\x02 \x01(\tR\bcustomer\x12\x14\n" +
@@ -3023,7 +3037,7 @@ func file_switchboard_control_v1_records_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_control_v1_records_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_switchboard_control_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
+var file_switchboard_control_v1_records_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_switchboard_control_v1_records_proto_goTypes = []any{
 	(VersionState)(0),            // 0: switchboard.control.v1.VersionState
 	(TransactionState)(0),        // 1: switchboard.control.v1.TransactionState
@@ -3066,70 +3080,72 @@ var file_switchboard_control_v1_records_proto_goTypes = []any{
 	nil,                          // 38: switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
 	nil,                          // 39: switchboard.control.v1.ForwarderRecord.DropsEntry
 	nil,                          // 40: switchboard.control.v1.ChainProgress.FlowsEntry
-	nil,                          // 41: switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
-	(*v1.SiteSpec)(nil),          // 42: switchboard.api.v1.SiteSpec
-	(*v1.LinkSpec)(nil),          // 43: switchboard.api.v1.LinkSpec
-	(*v1.VnfSpec)(nil),           // 44: switchboard.api.v1.VnfSpec
-	(*v1.VnfDeploymentSpec)(nil), // 45: switchboard.api.v1.VnfDeploymentSpec
-	(*v1.EdgeSpec)(nil),          // 46: switchboard.api.v1.EdgeSpec
-	(v1.ChainPhase)(0),           // 47: switchboard.api.v1.ChainPhase
-	(*v1.Match)(nil),             // 48: switchboard.api.v1.Match
-	(*structpb.Struct)(nil),      // 49: google.protobuf.Struct
-	(*v1.VnfInstance)(nil),       // 50: switchboard.api.v1.VnfInstance
-	(*v1.JoinedEdge)(nil),        // 51: switchboard.api.v1.JoinedEdge
-	(*v1.ChainStatus)(nil),       // 52: switchboard.api.v1.ChainStatus
-	(*v1.Demand)(nil),            // 53: switchboard.api.v1.Demand
-	(*v1.Resource)(nil),          // 54: switchboard.api.v1.Resource
+	nil,                          // 41: switchboard.control.v1.StageMeasurement.DropsEntry
+	nil,                          // 42: switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
+	(*v1.SiteSpec)(nil),          // 43: switchboard.api.v1.SiteSpec
+	(*v1.LinkSpec)(nil),          // 44: switchboard.api.v1.LinkSpec
+	(*v1.VnfSpec)(nil),           // 45: switchboard.api.v1.VnfSpec
+	(*v1.VnfDeploymentSpec)(nil), // 46: switchboard.api.v1.VnfDeploymentSpec
+	(*v1.EdgeSpec)(nil),          // 47: switchboard.api.v1.EdgeSpec
+	(v1.ChainPhase)(0),           // 48: switchboard.api.v1.ChainPhase
+	(*v1.Match)(nil),             // 49: switchboard.api.v1.Match
+	(*structpb.Struct)(nil),      // 50: google.protobuf.Struct
+	(*v1.VnfInstance)(nil),       // 51: switchboard.api.v1.VnfInstance
+	(*v1.JoinedEdge)(nil),        // 52: switchboard.api.v1.JoinedEdge
+	(*v1.ChainStatus)(nil),       // 53: switchboard.api.v1.ChainStatus
+	(*v1.Demand)(nil),            // 54: switchboard.api.v1.Demand
+	(*v1.Resource)(nil),          // 55: switchboard.api.v1.Resource
 }
 var file_switchboard_control_v1_records_proto_depIdxs = []int32{
-	42, // 0: switchboard.control.v1.SiteRecord.spec:type_name -> switchboard.api.v1.SiteSpec
-	43, // 1: switchboard.control.v1.LinkRecord.spec:type_name -> switchboard.api.v1.LinkSpec
-	44, // 2: switchboard.control.v1.VnfRecord.spec:type_name -> switchboard.api.v1.VnfSpec
-	45, // 3: switchboard.control.v1.DeploymentRecord.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
-	46, // 4: switchboard.control.v1.EdgeRecord.spec:type_name -> switchboard.api.v1.EdgeSpec
-	47, // 5: switchboard.control.v1.ChainRecord.phase:type_name -> switchboard.api.v1.ChainPhase
+	43, // 0: switchboard.control.v1.SiteRecord.spec:type_name -> switchboard.api.v1.SiteSpec
+	44, // 1: switchboard.control.v1.LinkRecord.spec:type_name -> switchboard.api.v1.LinkSpec
+	45, // 2: switchboard.control.v1.VnfRecord.spec:type_name -> switchboard.api.v1.VnfSpec
+	46, // 3: switchboard.control.v1.DeploymentRecord.spec:type_name -> switchboard.api.v1.VnfDeploymentSpec
+	47, // 4: switchboard.control.v1.EdgeRecord.spec:type_name -> switchboard.api.v1.EdgeSpec
+	48, // 5: switchboard.control.v1.ChainRecord.phase:type_name -> switchboard.api.v1.ChainPhase
 	10, // 6: switchboard.control.v1.ChainRecord.versions:type_name -> switchboard.control.v1.ChainVersion
 	0,  // 7: switchboard.control.v1.ChainVersion.state:type_name -> switchboard.control.v1.VersionState
-	48, // 8: switchboard.control.v1.ChainVersion.match:type_name -> switchboard.api.v1.Match
+	49, // 8: switchboard.control.v1.ChainVersion.match:type_name -> switchboard.api.v1.Match
 	11, // 9: switchboard.control.v1.ChainVersion.vnfs:type_name -> switchboard.control.v1.PlannedVnf
 	12, // 10: switchboard.control.v1.ChainVersion.ingress:type_name -> switchboard.control.v1.PlannedEdge
 	12, // 11: switchboard.control.v1.ChainVersion.egress:type_name -> switchboard.control.v1.PlannedEdge
 	13, // 12: switchboard.control.v1.ChainVersion.routes:type_name -> switchboard.control.v1.PlannedRoute
 	13, // 13: switchboard.control.v1.ChainVersion.next_routes:type_name -> switchboard.control.v1.PlannedRoute
 	37, // 14: switchboard.control.v1.ChainVersion.nsh_numbers:type_name -> switchboard.control.v1.ChainVersion.NshNumbersEntry
-	49, // 15: switchboard.control.v1.PlannedVnf.options:type_name -> google.protobuf.Struct
+	50, // 15: switchboard.control.v1.PlannedVnf.options:type_name -> google.protobuf.Struct
 	38, // 16: switchboard.control.v1.ForwarderRecord.vnf_weights:type_name -> switchboard.control.v1.ForwarderRecord.VnfWeightsEntry
 	39, // 17: switchboard.control.v1.ForwarderRecord.drops:type_name -> switchboard.control.v1.ForwarderRecord.DropsEntry
 	15, // 18: switchboard.control.v1.ForwarderRecord.out_of_use:type_name -> switchboard.control.v1.ServedPlace
-	50, // 19: switchboard.control.v1.InstanceRecord.observed:type_name -> switchboard.api.v1.VnfInstance
+	51, // 19: switchboard.control.v1.InstanceRecord.observed:type_name -> switchboard.api.v1.VnfInstance
 	40, // 20: switchboard.control.v1.ChainProgress.flows:type_name -> switchboard.control.v1.ChainProgress.FlowsEntry
-	51, // 21: switchboard.control.v1.ChainProgress.joined:type_name -> switchboard.api.v1.JoinedEdge
+	52, // 21: switchboard.control.v1.ChainProgress.joined:type_name -> switchboard.api.v1.JoinedEdge
 	20, // 22: switchboard.control.v1.Measurement.stages:type_name -> switchboard.control.v1.StageMeasurement
-	49, // 23: switchboard.control.v1.AllocationRecord.options:type_name -> google.protobuf.Struct
-	22, // 24: switchboard.control.v1.AllocationRecord.loads:type_name -> switchboard.control.v1.SiteLoad
-	24, // 25: switchboard.control.v1.ParticipantRequest.prepare:type_name -> switchboard.control.v1.Prepare
-	27, // 26: switchboard.control.v1.ParticipantRequest.commit:type_name -> switchboard.control.v1.Commit
-	28, // 27: switchboard.control.v1.ParticipantRequest.abort:type_name -> switchboard.control.v1.Abort
-	25, // 28: switchboard.control.v1.Prepare.allocations:type_name -> switchboard.control.v1.Allocation
-	26, // 29: switchboard.control.v1.Prepare.edges:type_name -> switchboard.control.v1.EdgeBinding
-	49, // 30: switchboard.control.v1.Allocation.options:type_name -> google.protobuf.Struct
-	22, // 31: switchboard.control.v1.Allocation.loads:type_name -> switchboard.control.v1.SiteLoad
-	48, // 32: switchboard.control.v1.EdgeBinding.match:type_name -> switchboard.api.v1.Match
-	30, // 33: switchboard.control.v1.ParticipantReply.rejection:type_name -> switchboard.control.v1.Rejection
-	1,  // 34: switchboard.control.v1.TransactionOutcome.state:type_name -> switchboard.control.v1.TransactionState
-	1,  // 35: switchboard.control.v1.TransactionRecord.state:type_name -> switchboard.control.v1.TransactionState
-	34, // 36: switchboard.control.v1.TransactionRecord.participants:type_name -> switchboard.control.v1.Participant
-	9,  // 37: switchboard.control.v1.TransactionRecord.result:type_name -> switchboard.control.v1.ChainRecord
-	24, // 38: switchboard.control.v1.Participant.prepare:type_name -> switchboard.control.v1.Prepare
-	52, // 39: switchboard.control.v1.ChainState.status:type_name -> switchboard.api.v1.ChainStatus
-	53, // 40: switchboard.control.v1.ChainState.planned_demand:type_name -> switchboard.api.v1.Demand
-	41, // 41: switchboard.control.v1.ChainState.draining_since_unix_ms:type_name -> switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
-	54, // 42: switchboard.control.v1.ApplyJournal.resources:type_name -> switchboard.api.v1.Resource
-	43, // [43:43] is the sub-list for method output_type
-	43, // [43:43] is the sub-list for method input_type
-	43, // [43:43] is the sub-list for extension type_name
-	43, // [43:43] is the sub-list for extension extendee
-	0,  // [0:43] is the sub-list for field type_name
+	41, // 23: switchboard.control.v1.StageMeasurement.drops:type_name -> switchboard.control.v1.StageMeasurement.DropsEntry
+	50, // 24: switchboard.control.v1.AllocationRecord.options:type_name -> google.protobuf.Struct
+	22, // 25: switchboard.control.v1.AllocationRecord.loads:type_name -> switchboard.control.v1.SiteLoad
+	24, // 26: switchboard.control.v1.ParticipantRequest.prepare:type_name -> switchboard.control.v1.Prepare
+	27, // 27: switchboard.control.v1.ParticipantRequest.commit:type_name -> switchboard.control.v1.Commit
+	28, // 28: switchboard.control.v1.ParticipantRequest.abort:type_name -> switchboard.control.v1.Abort
+	25, // 29: switchboard.control.v1.Prepare.allocations:type_name -> switchboard.control.v1.Allocation
+	26, // 30: switchboard.control.v1.Prepare.edges:type_name -> switchboard.control.v1.EdgeBinding
+	50, // 31: switchboard.control.v1.Allocation.options:type_name -> google.protobuf.Struct
+	22, // 32: switchboard.control.v1.Allocation.loads:type_name -> switchboard.control.v1.SiteLoad
+	49, // 33: switchboard.control.v1.EdgeBinding.match:type_name -> switchboard.api.v1.Match
+	30, // 34: switchboard.control.v1.ParticipantReply.rejection:type_name -> switchboard.control.v1.Rejection
+	1,  // 35: switchboard.control.v1.TransactionOutcome.state:type_name -> switchboard.control.v1.TransactionState
+	1,  // 36: switchboard.control.v1.TransactionRecord.state:type_name -> switchboard.control.v1.TransactionState
+	34, // 37: switchboard.control.v1.TransactionRecord.participants:type_name -> switchboard.control.v1.Participant
+	9,  // 38: switchboard.control.v1.TransactionRecord.result:type_name -> switchboard.control.v1.ChainRecord
+	24, // 39: switchboard.control.v1.Participant.prepare:type_name -> switchboard.control.v1.Prepare
+	53, // 40: switchboard.control.v1.ChainState.status:type_name -> switchboard.api.v1.ChainStatus
+	54, // 41: switchboard.control.v1.ChainState.planned_demand:type_name -> switchboard.api.v1.Demand
+	42, // 42: switchboard.control.v1.ChainState.draining_since_unix_ms:type_name -> switchboard.control.v1.ChainState.DrainingSinceUnixMsEntry
+	55, // 43: switchboard.control.v1.ApplyJournal.resources:type_name -> switchboard.api.v1.Resource
+	44, // [44:44] is the sub-list for method output_type
+	44, // [44:44] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_control_v1_records_proto_init() }
@@ -3148,7 +3164,7 @@ func file_switchboard_control_v1_records_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_control_v1_records_proto_rawDesc), len(file_switchboard_control_v1_records_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   40,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -492,7 +492,10 @@ type StageCounters struct {
 	OriginBytes   uint64 `protobuf:"varint,8,opt,name=origin_bytes,json=originBytes,proto3" json:"origin_bytes,omitempty"`
 	NewFlows      uint64 `protobuf:"varint,9,opt,name=new_flows,json=newFlows,proto3" json:"new_flows,omitempty"`
 	// Flow entries of the stage, both directions together; the same number in both directions' counters.
-	Flows         uint64 `protobuf:"varint,10,opt,name=flows,proto3" json:"flows,omitempty"`
+	Flows uint64 `protobuf:"varint,10,opt,name=flows,proto3" json:"flows,omitempty"`
+	// Packets dropped, by reason: of all drops those whose stage was known, from the look-up of the
+	// service path until the packet was given to a port.
+	Drops         map[string]uint64 `protobuf:"bytes,11,rep,name=drops,proto3" json:"drops,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -595,6 +598,13 @@ func (x *StageCounters) GetFlows() uint64 {
 		return x.Flows
 	}
 	return 0
+}
+
+func (x *StageCounters) GetDrops() map[string]uint64 {
+	if x != nil {
+		return x.Drops
+	}
+	return nil
 }
 
 // TraceRequest asks a forwarder for the decisions it takes on matching packets.
@@ -1070,8 +1080,10 @@ func (x *CapturedFrame) GetData() []byte {
 
 // TraceReply lists decisions in the order taken.
 type TraceReply struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Hops          []*TraceHop            `protobuf:"bytes,1,rep,name=hops,proto3" json:"hops,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Hops  []*TraceHop            `protobuf:"bytes,1,rep,name=hops,proto3" json:"hops,omitempty"`
+	// Another trace began, which ended this one before its time.
+	CutShort      bool `protobuf:"varint,2,opt,name=cut_short,json=cutShort,proto3" json:"cut_short,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1111,6 +1123,13 @@ func (x *TraceReply) GetHops() []*TraceHop {
 		return x.Hops
 	}
 	return nil
+}
+
+func (x *TraceReply) GetCutShort() bool {
+	if x != nil {
+		return x.CutShort
+	}
+	return false
 }
 
 // TraceHop is one decision.
@@ -1373,7 +1392,7 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\n" +
 	"sent_bytes\x18\a \x01(\x04R\tsentBytes\x12#\n" +
 	"\rsend_failures\x18\b \x01(\x04R\fsendFailures\x12\x10\n" +
-	"\x03mac\x18\t \x01(\fR\x03mac\"\xd9\x02\n" +
+	"\x03mac\x18\t \x01(\fR\x03mac\"\xdd\x03\n" +
 	"\rStageCounters\x12\x1f\n" +
 	"\vchain_label\x18\x01 \x01(\rR\n" +
 	"chainLabel\x12!\n" +
@@ -1386,7 +1405,12 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\forigin_bytes\x18\b \x01(\x04R\voriginBytes\x12\x1b\n" +
 	"\tnew_flows\x18\t \x01(\x04R\bnewFlows\x12\x14\n" +
 	"\x05flows\x18\n" +
-	" \x01(\x04R\x05flows\"\x81\x02\n" +
+	" \x01(\x04R\x05flows\x12H\n" +
+	"\x05drops\x18\v \x03(\v22.switchboard.forwarder.v1.StageCounters.DropsEntryR\x05drops\x1a8\n" +
+	"\n" +
+	"DropsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"\x81\x02\n" +
 	"\fTraceRequest\x125\n" +
 	"\x05match\x18\x01 \x01(\v2\x1f.switchboard.forwarder.v1.MatchR\x05match\x12'\n" +
 	"\x0fboth_directions\x18\x02 \x01(\bR\x0ebothDirections\x12\x14\n" +
@@ -1423,10 +1447,11 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\x04port\x18\x02 \x01(\tR\x04port\x12\x12\n" +
 	"\x04sent\x18\x03 \x01(\bR\x04sent\x12\x16\n" +
 	"\x06length\x18\x04 \x01(\rR\x06length\x12\x12\n" +
-	"\x04data\x18\x05 \x01(\fR\x04data\"D\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\"a\n" +
 	"\n" +
 	"TraceReply\x126\n" +
-	"\x04hops\x18\x01 \x03(\v2\".switchboard.forwarder.v1.TraceHopR\x04hops\"\xe2\x04\n" +
+	"\x04hops\x18\x01 \x03(\v2\".switchboard.forwarder.v1.TraceHopR\x04hops\x12\x1b\n" +
+	"\tcut_short\x18\x02 \x01(\bR\bcutShort\"\xe2\x04\n" +
 	"\bTraceHop\x12 \n" +
 	"\ftime_unix_ns\x18\x01 \x01(\x03R\n" +
 	"timeUnixNs\x12\x12\n" +
@@ -1471,7 +1496,7 @@ func file_switchboard_forwarder_v1_status_proto_rawDescGZIP() []byte {
 }
 
 var file_switchboard_forwarder_v1_status_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_switchboard_forwarder_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_switchboard_forwarder_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_switchboard_forwarder_v1_status_proto_goTypes = []any{
 	(CaptureDirection)(0),    // 0: switchboard.forwarder.v1.CaptureDirection
 	(*Status)(nil),           // 1: switchboard.forwarder.v1.Status
@@ -1492,8 +1517,9 @@ var file_switchboard_forwarder_v1_status_proto_goTypes = []any{
 	nil,                      // 16: switchboard.forwarder.v1.Status.AttachmentFlowsEntry
 	nil,                      // 17: switchboard.forwarder.v1.Status.AttachmentNewFlowsEntry
 	nil,                      // 18: switchboard.forwarder.v1.Status.AttachmentPacketsEntry
-	(Direction)(0),           // 19: switchboard.forwarder.v1.Direction
-	(*Match)(nil),            // 20: switchboard.forwarder.v1.Match
+	nil,                      // 19: switchboard.forwarder.v1.StageCounters.DropsEntry
+	(Direction)(0),           // 20: switchboard.forwarder.v1.Direction
+	(*Match)(nil),            // 21: switchboard.forwarder.v1.Match
 }
 var file_switchboard_forwarder_v1_status_proto_depIdxs = []int32{
 	4,  // 0: switchboard.forwarder.v1.Status.ports:type_name -> switchboard.forwarder.v1.PortStatus
@@ -1505,18 +1531,19 @@ var file_switchboard_forwarder_v1_status_proto_depIdxs = []int32{
 	18, // 6: switchboard.forwarder.v1.Status.attachment_packets:type_name -> switchboard.forwarder.v1.Status.AttachmentPacketsEntry
 	2,  // 7: switchboard.forwarder.v1.Status.latencies:type_name -> switchboard.forwarder.v1.LatencyHistogram
 	3,  // 8: switchboard.forwarder.v1.LatencyHistogram.buckets:type_name -> switchboard.forwarder.v1.LatencyBucket
-	19, // 9: switchboard.forwarder.v1.StageCounters.direction:type_name -> switchboard.forwarder.v1.Direction
-	20, // 10: switchboard.forwarder.v1.TraceRequest.match:type_name -> switchboard.forwarder.v1.Match
-	20, // 11: switchboard.forwarder.v1.CaptureRequest.match:type_name -> switchboard.forwarder.v1.Match
-	0,  // 12: switchboard.forwarder.v1.CaptureRequest.direction:type_name -> switchboard.forwarder.v1.CaptureDirection
-	11, // 13: switchboard.forwarder.v1.CaptureReply.frames:type_name -> switchboard.forwarder.v1.CapturedFrame
-	13, // 14: switchboard.forwarder.v1.TraceReply.hops:type_name -> switchboard.forwarder.v1.TraceHop
-	19, // 15: switchboard.forwarder.v1.TraceHop.direction:type_name -> switchboard.forwarder.v1.Direction
-	16, // [16:16] is the sub-list for method output_type
-	16, // [16:16] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	20, // 9: switchboard.forwarder.v1.StageCounters.direction:type_name -> switchboard.forwarder.v1.Direction
+	19, // 10: switchboard.forwarder.v1.StageCounters.drops:type_name -> switchboard.forwarder.v1.StageCounters.DropsEntry
+	21, // 11: switchboard.forwarder.v1.TraceRequest.match:type_name -> switchboard.forwarder.v1.Match
+	21, // 12: switchboard.forwarder.v1.CaptureRequest.match:type_name -> switchboard.forwarder.v1.Match
+	0,  // 13: switchboard.forwarder.v1.CaptureRequest.direction:type_name -> switchboard.forwarder.v1.CaptureDirection
+	11, // 14: switchboard.forwarder.v1.CaptureReply.frames:type_name -> switchboard.forwarder.v1.CapturedFrame
+	13, // 15: switchboard.forwarder.v1.TraceReply.hops:type_name -> switchboard.forwarder.v1.TraceHop
+	20, // 16: switchboard.forwarder.v1.TraceHop.direction:type_name -> switchboard.forwarder.v1.Direction
+	17, // [17:17] is the sub-list for method output_type
+	17, // [17:17] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_switchboard_forwarder_v1_status_proto_init() }
@@ -1531,7 +1558,7 @@ func file_switchboard_forwarder_v1_status_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_switchboard_forwarder_v1_status_proto_rawDesc), len(file_switchboard_forwarder_v1_status_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   18,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

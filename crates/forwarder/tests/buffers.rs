@@ -1,0 +1,32 @@
+//! Frames that no buffer holds are dropped by name. A test of its own process: DPDK starts once in each.
+
+use dpdk::Environment;
+use forwarder::buffers::Buffers;
+use forwarder::counters::Drop;
+
+#[test]
+fn a_frame_that_is_too_long_and_one_that_finds_no_buffer_have_their_names() {
+    let words = [
+        "--no-huge",
+        "--no-shconf",
+        "--no-telemetry",
+        "--no-pci",
+        "--log-level=error",
+        "-m",
+        "64",
+    ];
+    let environment = Environment::start(&words.map(String::from)).expect("DPDK starts");
+    let buffers = Buffers::new(&environment, 63, 1).expect("there is memory");
+    let refused = buffers.hold(&[0; 2_305]).map(drop);
+    assert_eq!(refused, Err(Drop::FrameTooLong));
+    let mut held = Vec::new();
+    let refused = loop {
+        match buffers.hold(&[0; 60]) {
+            Ok(buffer) => held.push(buffer),
+            Err(reason) => break reason,
+        }
+    };
+    assert_eq!((held.len(), refused), (63, Drop::NoBuffer));
+    held.clear();
+    assert!(buffers.hold(&[0; 60]).is_ok(), "they are free again");
+}
