@@ -2,7 +2,7 @@
 //! open.
 //!
 //! ```text
-//! GET /metrics                                                       at both
+//! GET /metrics                                                       at both; HEAD too, for its headers alone
 //! GET /capture?port=wan&chain=acme/web&snap=128&count=100&seconds=10 at the socket; every part may be left out
 //! ```
 //! Packets are confidential and metrics are not, so captures are never served over TCP.
@@ -108,7 +108,12 @@ pub fn serve_metrics(address: &str, latest: Arc<Latest>) -> io::Result<SocketAdd
                 let (client, latest) = (clients.clone(), latest.clone());
                 if Arc::strong_count(&clients) >= CLIENTS + 2 {
                     let _ = stream.set_write_timeout(Some(PATIENCE));
-                    let _ = refuse(&mut stream, "503 Service Unavailable", "too many clients");
+                    let _ = refuse(
+                        &mut stream,
+                        Method::Get,
+                        "503 Service Unavailable",
+                        "too many clients",
+                    );
                     continue;
                 }
                 // A client that went away is no matter, nor one that gets no thread.
@@ -126,36 +131,65 @@ pub fn serve_metrics(address: &str, latest: Arc<Latest>) -> io::Result<SocketAdd
 fn answer_metrics(mut stream: TcpStream, latest: &Latest) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let target = read_target(&mut stream)?;
+    let Some(Asked { method, target }) = read_request(&mut stream)? else {
+        return refuse(&mut stream, Method::Get, "400 Bad Request", "GET /metrics");
+    };
     // What is behind a question mark asks for nothing else.
-    match target
-        .as_deref()
-        .and_then(|target| target.split('?').next())
-    {
-        Some("/metrics") => write_metrics(&mut stream, latest),
-        _ => refuse(&mut stream, "404 Not Found", "only /metrics is served here"),
+    match (method, target.split('?').next()) {
+        (Method::Other, _) => refuse(&mut stream, method, NOT_ALLOWED, "GET /metrics"),
+        (_, Some("/metrics")) => write_metrics(&mut stream, method, latest),
+        _ => refuse(
+            &mut stream,
+            method,
+            "404 Not Found",
+            "only /metrics is served here",
+        ),
     }
 }
 
-fn write_metrics(stream: &mut impl Write, latest: &Latest) -> io::Result<()> {
-    let text = latest.metrics();
-    write!(
-        stream,
-        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
-        text.len()
-    )
+fn write_metrics(stream: &mut impl Write, method: Method, latest: &Latest) -> io::Result<()> {
+    let status = "200 OK\r\nContent-Type: text/plain; version=0.0.4";
+    respond(stream, method, status, &latest.metrics())
 }
 
-fn refuse(stream: &mut impl Write, status: &str, sentence: &str) -> io::Result<()> {
-    write!(
-        stream,
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{sentence}\n",
-        sentence.len() + 1
-    )
+fn refuse(stream: &mut impl Write, method: Method, status: &str, sentence: &str) -> io::Result<()> {
+    let status = format!("{status}\r\nContent-Type: text/plain");
+    respond(stream, method, &status, &format!("{sentence}\n"))
 }
 
-/// Reads a request; its target if it is a GET.
-fn read_target(stream: &mut impl Read) -> io::Result<Option<String>> {
+/// Writes a response; `head` is its status and what is to be said of the content.
+fn respond(stream: &mut impl Write, method: Method, head: &str, content: &str) -> io::Result<()> {
+    let length = content.len();
+    write!(
+        stream,
+        "HTTP/1.1 {head}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    )?;
+    match method {
+        Method::Head => Ok(()),
+        _ => stream.write_all(content.as_bytes()),
+    }
+}
+
+/// A method that is not served.
+const NOT_ALLOWED: &str = "405 Method Not Allowed\r\nAllow: GET, HEAD";
+
+/// What a request asks to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    Get,
+    /// As [`Method::Get`], and to leave out the content (RFC 9110, section 9.3.2).
+    Head,
+    Other,
+}
+
+/// A request.
+struct Asked {
+    method: Method,
+    target: String,
+}
+
+/// Reads a request; nothing if it is none.
+fn read_request(stream: &mut impl Read) -> io::Result<Option<Asked>> {
     let mut bytes = Vec::new();
     let until = Instant::now() + PATIENCE;
     while !bytes.windows(4).any(|end| end == b"\r\n\r\n") {
@@ -168,10 +202,17 @@ fn read_target(stream: &mut impl Read) -> io::Result<Option<String>> {
     }
     let text = String::from_utf8_lossy(&bytes);
     let mut words = text.lines().next().unwrap_or_default().split(' ');
-    match (words.next(), words.next()) {
-        (Some("GET"), Some(target)) => Ok(Some(target.to_string())),
-        _ => Ok(None),
-    }
+    let (Some(method), Some(target)) = (words.next(), words.next()) else {
+        return Ok(None);
+    };
+    Ok(Some(Asked {
+        method: match method {
+            "GET" => Method::Get,
+            "HEAD" => Method::Head,
+            _ => Method::Other,
+        },
+        target: target.to_string(),
+    }))
 }
 
 /// Serves captures and metrics at a socket that only this process's user can open, for as long as the process lives.
@@ -210,19 +251,30 @@ pub fn serve_captures(path: &Path, latest: Arc<Latest>, workers: Workers) -> io:
 fn answer_capture(mut stream: UnixStream, latest: &Latest, workers: &Workers) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let Some(target) = read_target(&mut stream)? else {
-        return refuse(&mut stream, "400 Bad Request", "GET /metrics or /capture");
+    let Some(Asked { method, target }) = read_request(&mut stream)? else {
+        return refuse(
+            &mut stream,
+            Method::Get,
+            "400 Bad Request",
+            "GET /metrics or /capture",
+        );
     };
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-    match path {
-        "/metrics" => write_metrics(&mut stream, latest),
-        "/capture" => match Wanted::parse(query)
+    match (method, path) {
+        (Method::Get | Method::Head, "/metrics") => write_metrics(&mut stream, method, latest),
+        (Method::Get, "/capture") => match Wanted::parse(query)
             .and_then(|wanted| latest.check(&wanted.filter).map(|()| wanted))
         {
             Ok(wanted) => capture(&mut stream, workers, wanted),
-            Err(problem) => refuse(&mut stream, "400 Bad Request", &problem),
+            Err(problem) => refuse(&mut stream, method, "400 Bad Request", &problem),
         },
-        _ => refuse(&mut stream, "404 Not Found", "GET /metrics or /capture"),
+        (Method::Other, _) => refuse(&mut stream, method, NOT_ALLOWED, "GET /metrics or /capture"),
+        _ => refuse(
+            &mut stream,
+            method,
+            "404 Not Found",
+            "GET /metrics or /capture",
+        ),
     }
 }
 
@@ -272,7 +324,12 @@ impl Wanted {
 fn capture(stream: &mut UnixStream, workers: &Workers, wanted: Wanted) -> io::Result<()> {
     let (capture, mut captures) = Capture::new(wanted.filter, wanted.snap);
     if workers.capture(&capture).is_err() {
-        return refuse(stream, "503 Service Unavailable", "a worker has ended");
+        return refuse(
+            stream,
+            Method::Get,
+            "503 Service Unavailable",
+            "a worker has ended",
+        );
     }
     // The workers' ends alone keep it open.
     drop(capture);
@@ -338,24 +395,29 @@ mod tests {
             },
             &contract::RuleSet::default(),
         );
-        let ask = |target: &str| {
+        let ask = |asked: &str| {
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-            write!(client, "GET {target} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            write!(client, "{asked} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
             answer_metrics(listener.accept().unwrap().0, &latest).unwrap();
             let mut answer = String::new();
             client.read_to_string(&mut answer).unwrap();
             answer
         };
-        let metrics = ask("/metrics");
+        let metrics = ask("GET /metrics");
         assert!(metrics.starts_with("HTTP/1.1 200 OK\r\n"), "{metrics}");
         assert!(
             metrics.contains("switchboard_forwarder_flow_entries 42\n"),
             "{metrics}"
         );
-        assert_eq!(ask("/metrics?name=all"), metrics);
-        let capture = ask("/capture");
+        assert_eq!(ask("GET /metrics?name=all"), metrics);
+        let capture = ask("GET /capture");
         assert!(capture.starts_with("HTTP/1.1 404 "), "{capture}");
+        // Its headers alone, which tell the length of what is left out.
+        let (headers, _) = metrics.split_once("\r\n\r\n").unwrap();
+        assert_eq!(ask("HEAD /metrics"), format!("{headers}\r\n\r\n"));
+        let posted = ask("POST /metrics");
+        assert!(posted.starts_with("HTTP/1.1 405 "), "{posted}");
     }
 
     #[test]
