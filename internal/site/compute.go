@@ -138,20 +138,23 @@ func (c *computation) ruleSet(f Forwarder) *rules.RuleSet {
 	return set
 }
 
-// servicePath makes the stages of a path that a forwarder takes part in: those with a local target at one end.
+// servicePath makes the stages of a path that a forwarder takes part in: those with a local target at one end, and those at which it
+// passes on what others still send it.
 func (c *computation) servicePath(p *path, forwarder string, previous map[placeKey]*rules.Stage) *rules.ServicePath {
 	served := &rules.ServicePath{ChainLabel: p.version.ChainLabel, EgressLabel: p.egressLabel,
 		Customer: p.record.Customer, Chain: p.record.Chain, VnfCount: p.vnfs}
 	served.NshForwardPath, served.NshReversePath = nshPaths(p.version, p.egressLabel)
 	for z := uint32(1); z <= p.vnfs+1; z++ {
+		before := previous[placeKey{served.ChainLabel, served.EgressLabel, z}]
 		down, up := c.end(p, forwarder, z, z-1, false), c.end(p, forwarder, z-1, z, false)
-		if len(down.Local)+len(up.Local) == 0 {
+		nothingHere := len(down.Local)+len(up.Local) == 0
+		if nothingHere && (before == nil || !c.atSibling(p, forwarder, z-1) && !c.atSibling(p, forwarder, z)) {
 			continue
 		}
 		stage := &rules.Stage{Number: z,
-			Downstream: c.end(p, forwarder, z, z-1, len(up.Local) > 0),
-			Upstream:   c.end(p, forwarder, z-1, z, len(down.Local) > 0)}
-		c.retain(p, stage, previous[placeKey{served.ChainLabel, served.EgressLabel, z}])
+			Downstream: c.end(p, forwarder, z, z-1, nothingHere || len(up.Local) > 0),
+			Upstream:   c.end(p, forwarder, z-1, z, nothingHere || len(down.Local) > 0)}
+		c.retain(p, stage, before)
 		served.Stages = append(served.Stages, stage)
 	}
 	if len(served.Stages) == 0 {

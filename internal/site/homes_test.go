@@ -109,6 +109,38 @@ func TestAThingIsAlwaysAtSomeForwarderWhileItMoves(t *testing.T) {
 	}
 }
 
+// TestWhatMovedIsPassedOnAtItsStages: others may send to the old home for as long as they have it, so it keeps the stages of what it had
+// though it has nothing there any more. Before a thing was there, it has none.
+func TestWhatMovedIsPassedOnAtItsStages(t *testing.T) {
+	stages := func(in Inputs, forwarder string) (numbers []uint32) {
+		for _, p := range Compute(in).Rules[forwarder].Paths {
+			for _, s := range p.Stages {
+				numbers = append(numbers, s.Number)
+			}
+		}
+		return numbers
+	}
+	in := siblings(t)
+	if got := stages(in, "f2"); len(got) > 0 {
+		t.Errorf("a forwarder that never had anything takes part in stages %v", got)
+	}
+	in.Previous = Compute(siblings(t)).Rules
+	for i := range in.Attachments {
+		in.Attachments[i].Forwarder = "f2"
+	}
+	in.UsableEdges[EdgeKey{"acme", "lan"}] = "f2"
+	for range 2 { // it is read from the rules before, again and again
+		if got := stages(in, "f1"); !slices.Equal(got, []uint32{1, 2}) {
+			t.Errorf("what moved is passed on at stages %v, want 1 and 2", got)
+		}
+		in.Previous = Compute(in).Rules
+	}
+	in.Chains = nil
+	if got := stages(in, "f1"); len(got) > 0 {
+		t.Errorf("without its chain it takes part in stages %v", got)
+	}
+}
+
 func TestOtherSitesFollowAForwarderThatWasTakenOver(t *testing.T) {
 	n := office("office", "cloud")
 	n.instance("cloud", "firewall", "fw-1", 100)
@@ -379,5 +411,21 @@ func TestConnectionsAreHandedOverBeforeAndAfterAThingMoves(t *testing.T) {
 		if changed != c.goesOn || moved != c.goesOn {
 			t.Errorf("%s: changed %v, at %s with %v", name, changed, at.forwarder, at.visitors)
 		}
+	}
+}
+
+// An entry at the old home lasts as long as an idle connection may, though its connection goes on at the new one, or has ended there.
+func TestWhatAForwarderPassesOnIsCountedWhereItGoes(t *testing.T) {
+	s := testSwitchboard("f1", "f2")
+	local := &rules.LocalTarget{Target: &rules.LocalTarget_Edge{Edge: "acme/lan"}}
+	for name, targets := range map[string][]*rules.LocalTarget{"f1": nil, "f2": {local}} {
+		s.results.rules[name] = &rules.RuleSet{Paths: []*rules.ServicePath{{ChainLabel: 16, EgressLabel: 101,
+			Stages: []*rules.Stage{{Number: 1, Upstream: &rules.StageEnd{Local: targets}}}}}}
+		s.state.statuses[name] = &rules.Status{Stages: []*rules.StageCounters{
+			{ChainLabel: 16, EgressLabel: 101, Stage: 1, Direction: rules.Direction_DIRECTION_FORWARD, Flows: 3},
+			{ChainLabel: 17, EgressLabel: 101, Stage: 1, Direction: rules.Direction_DIRECTION_REVERSE, Flows: 3}}}
+	}
+	if flows := s.flowsByLabel()[16]; flows != 3 {
+		t.Errorf("%d connections, want the 3 of the new home", flows)
 	}
 }

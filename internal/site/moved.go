@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	rules "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
+	"github.com/switchboard-project/switchboard/internal/vnf"
 )
 
 // moved says of hops that a forwarder's connections may have, and that are elsewhere now, where: attachments and edges that it
@@ -77,6 +78,16 @@ func (c *computation) movedTo(set *rules.RuleSet, m *rules.MovedHop) string {
 	}
 	to := c.in.Site + "/" + home
 	return cmp.Or(c.tookOver[to], to)
+}
+
+// atSibling reports whether something at a position is at home with another forwarder of this site.
+func (c *computation) atSibling(p *path, forwarder string, position uint32) bool {
+	for _, e := range p.edgesAt(position) {
+		if home := c.in.UsableEdges[e.EdgeKey]; e.site == c.in.Site && home != "" && home != forwarder {
+			return true
+		}
+	}
+	return !p.isEdge(position) && slices.ContainsFunc(c.attachmentsAt(p, position), func(a *vnf.Attachment) bool { return a.Forwarder != forwarder })
 }
 
 // edgeRole is what a forwarder has to do with an edge that is at home with another.

@@ -237,12 +237,17 @@ func (s *Switchboard) labelsOf(key ChainKey) []uint32 {
 }
 
 // flowsByLabel counts the flow entries of each chain label: those at the site's instances, and where there are none those
-// of the stages.
+// of the stages. What a forwarder only passes on is counted where it goes.
 func (s *Switchboard) flowsByLabel() map[uint32]uint64 {
 	flows := map[uint32]uint64{}
-	for _, status := range s.state.statuses {
+	for name, status := range s.state.statuses {
+		stages := stagesOf(s.results.rules[name])
 		for _, c := range status.Stages {
-			if c.Direction == rules.Direction_DIRECTION_FORWARD { // an entry serves both
+			if c.Direction != rules.Direction_DIRECTION_FORWARD { // an entry serves both
+				continue
+			}
+			stage := stages[placeKey{c.ChainLabel &^ 1, c.EgressLabel, c.Stage}]
+			if len(stage.GetDownstream().GetLocal())+len(stage.GetUpstream().GetLocal()) > 0 {
 				flows[c.ChainLabel&^1] += c.Flows
 			}
 		}

@@ -33,23 +33,24 @@ func outOfUse(attachments []vnf.Attachment, forwarder string, serves []string) [
 	return all
 }
 
-// withdrawn reports whether connections may not stay with another site's forwarder at a VNF's place: its instances there are all out
-// of use, or all dead, or nobody at the site serves the VNF, not even what drains.
+// withdrawn reports whether connections may not stay with another site's forwarder at a VNF's place: its instances are dead or out of
+// use there, or it has none and nobody else at the site serves the place, not even what drains.
 func (c *computation) withdrawn(p *path, f *control.ForwarderRecord, position uint32) bool {
-	name := p.vnfAt(position)
-	if servesVNF(f, name) {
-		return slices.ContainsFunc(f.OutOfUse, func(at *control.ServedPlace) bool {
-			return at.ChainLabel == p.version.ChainLabel && at.EgressLabel == p.egressLabel && at.Stage == position
-		})
-	}
-	_, has := f.VnfWeights[name]
-	return has || !slices.ContainsFunc(c.forwarders[f.Site], func(other *control.ForwarderRecord) bool { return servesVNF(other, name) })
+	serves := func(one *control.ForwarderRecord) bool { return servesPlace(one, p, position) }
+	_, has := f.VnfWeights[p.vnfAt(position)]
+	return !serves(f) && (has || !slices.ContainsFunc(c.forwarders[f.Site], serves))
 }
 
-// servesVNF reports whether a forwarder has an instance of a VNF that works. What takes new connections does, also where a site's
-// version does not say what it serves.
-func servesVNF(f *control.ForwarderRecord, vnf string) bool {
-	return f.VnfWeights[vnf] > 0 || slices.Contains(f.Serves, vnf)
+// servesPlace reports whether a forwarder has an instance that works for a place. Of a VNF that takes new connections one does, also
+// where a site's version does not say what it serves.
+func servesPlace(f *control.ForwarderRecord, p *path, position uint32) bool {
+	name := p.vnfAt(position)
+	if f.VnfWeights[name] == 0 && !slices.Contains(f.Serves, name) {
+		return false
+	}
+	return !slices.ContainsFunc(f.OutOfUse, func(at *control.ServedPlace) bool {
+		return at.ChainLabel == p.version.ChainLabel && at.EgressLabel == p.egressLabel && at.Stage == position
+	})
 }
 
 // left reports whether connections may not stay with a forwarder that no route leads to any more. Of one of this site nobody else

@@ -100,6 +100,26 @@ func withdrawn(set *rules.RuleSet, label uint32, end func(*rules.Stage) *rules.S
 	return peers
 }
 
+// A forwarder without instances may pass on what comes for those that moved from it, as long as its sibling serves the place.
+func TestSiblingsOfPlacesOutOfUseAreWithdrawnWithThem(t *testing.T) {
+	for _, outOfUse := range []bool{false, true} {
+		n, _ := placesOutOfUse()
+		if !outOfUse {
+			n.instances["a"][0].outOfUse = nil
+		}
+		in := n.inputs("office")
+		sibling := n.forwarder("a")
+		sibling.Forwarder, sibling.Address, sibling.VnfWeights, sibling.Serves, sibling.OutOfUse = "f0", "192.0.2.98", nil, nil, nil
+		in.Remote = append(in.Remote, sibling)
+		was := n.previous["office"].Paths[0].Stages[0].Downstream
+		was.Remote = append(was.Remote, &rules.RemoteTarget{Peer: "a/f0"})
+		got := slices.Contains(withdrawn(Compute(in).Rules["f1"], 16, (*rules.Stage).GetDownstream, 1), "a/f0")
+		if got != outOfUse {
+			t.Errorf("the place is out of use: %v; the sibling is withdrawn: %v", outOfUse, got)
+		}
+	}
+}
+
 // The chain is led around the place; connections that it has there still may not stay, until the place is of use again.
 func TestWhereNoRouteLeadsAnyMorePlacesOutOfUseStayWithdrawn(t *testing.T) {
 	n, web := placesOutOfUse()
