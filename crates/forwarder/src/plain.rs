@@ -244,10 +244,8 @@ impl<'a> Plain<'a> {
             (0, ether_type, ethernet::HEADER_LENGTH)
         } else {
             let tag: &[u8; 4] = frame.get(ethernet::HEADER_LENGTH..)?.first_chunk()?;
+            // A priority tag names no VLAN: what it is in front of goes with frames without one, and keeps their order.
             let identifier = u16::from_be_bytes([tag[0], tag[1]]) & 0x0fff;
-            if identifier == 0 {
-                return None;
-            }
             (identifier, u16::from_be_bytes([tag[2], tag[3]]), 18)
         };
         Some(Located {
