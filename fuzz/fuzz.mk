@@ -1,22 +1,22 @@
 # Coverage-guided fuzzing. FUZZ_SECONDS: for how long each target runs. FUZZ_TARGETS: which ones. FUZZ_SANITIZER: "address" finds
-# more in unsafe code and needs the nightly compiler.
+# more in unsafe code.
 FUZZ_SECONDS ?= 60
 FUZZ_TARGETS ?= $(sort $(notdir $(basename $(wildcard $(ROOT)/fuzz/fuzz_targets/*.rs))))
 FUZZ_SANITIZER ?= none
 CARGO_FUZZ_VERSION := 0.13.1
 FUZZ_CAPTURES := $(wildcard $(or $(SWITCHBOARD_DATA),$(ROOT)/../shared/data)/pcap)
-# Coverage counters need no option that the stable compiler refuses; sanitizers do.
-FUZZ_COMPILER = $(if $(filter none,$(FUZZ_SANITIZER)),,+nightly)
+# Coverage counters need no option that the stable compiler refuses; sanitizers do, unless it is told to take it.
+FUZZ_COMPILER = $(if $(filter none,$(FUZZ_SANITIZER)),,RUSTC_BOOTSTRAP=1)
 FUZZ_BUILT = fuzz/target/$(shell rustc -vV | sed -n 's/^host: //p')/release
 
 $(TOOLS)/cargo-fuzz:
 	cargo install --quiet --locked --version $(CARGO_FUZZ_VERSION) --root $(ROOT)/.build cargo-fuzz
 
 .PHONY: fuzz
-fuzz: dependencies $(TOOLS)/cargo-fuzz ## fuzz every codec and the pipeline for FUZZ_SECONDS each (FUZZ_SANITIZER=address: nightly compiler)
+fuzz: dependencies $(TOOLS)/cargo-fuzz ## fuzz every codec and the pipeline for FUZZ_SECONDS each (FUZZ_SANITIZER=address: slower, and sees what unsafe code does)
 	cargo run --quiet --locked -p switchboard-wire --example fuzz_seeds -- fuzz/work $(FUZZ_CAPTURES)
 	cargo run --quiet --locked -p switchboard-forwarder --example pipeline_seeds -- fuzz/work $(FUZZ_CAPTURES)
-	cd fuzz && CARGO_TARGET_DIR=$(ROOT)/fuzz/target cargo $(FUZZ_COMPILER) fuzz build --sanitizer $(FUZZ_SANITIZER)
+	cd fuzz && CARGO_TARGET_DIR=$(ROOT)/fuzz/target $(FUZZ_COMPILER) cargo fuzz build --sanitizer $(FUZZ_SANITIZER)
 	@failed=; for target in $(FUZZ_TARGETS); do \
 	  mkdir -p fuzz/work/$$target fuzz/corpus/$$target fuzz/artifacts/$$target; \
 	  length=2048; [[ $$target != forwarder_* ]] || length=16384; \
