@@ -71,6 +71,31 @@ func TestTraceSendsAPacket(t *testing.T) {
 	}
 }
 
+// TestATraceThatAnotherEndsSaysSo: of two traces at once the first ends, and its user is told.
+func TestATraceThatAnotherEndsSaysSo(t *testing.T) {
+	l := useLaboratory(t)
+	l.activate(t, chainSpec{name: "traced", customer: "acme", edge: "office-lan", vnfs: []string{"west"},
+		match: `{destinationPrefixes: [198.51.100.0/24], protocols: [udp], destinationPorts: ["5381"]}`})
+	first := make(chan string, 1)
+	go func() {
+		output, _ := l.switchboard("trace", "traced", "--customer", "acme", "--duration", "60s")
+		first <- output
+	}()
+	for limit := time.After(50 * time.Second); ; {
+		l.must(t, "trace", "traced", "--customer", "acme", "--duration", "200ms")
+		select {
+		case output := <-first:
+			if !strings.Contains(output, "another trace began at forwarder office/f1 and ended this one") {
+				t.Errorf("the first trace does not say that it was ended:\n%s", output)
+			}
+			return
+		case <-limit:
+			t.Fatal("the second trace does not end the first")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
 // listenUDP tells of the ports where datagrams arrive on a machine.
 func listenUDP(t testing.TB, l *laboratory, machine string, ports ...int) <-chan int {
 	t.Helper()
