@@ -116,6 +116,38 @@ fn swing() -> (Model, Vec<Matrix>) {
 }
 
 #[test]
+fn leave_to_change_never_makes_the_answer_worse() {
+    let coarse = Options {
+        gap: 0.3,
+        ..Options::default()
+    };
+    let mut better = 0;
+    for seed in 5100..5160 {
+        let model = random_model(seed);
+        let matrices = matrices(&model, 3, seed);
+        let solve = |change| {
+            let monitor = Monitor::default();
+            series::solve(&model, &matrices, change, &coarse, &monitor)
+        };
+        // Demands may load nothing, or need other routes at other times.
+        let Ok(one) = solve(0.0) else { continue };
+        for change in [0.02, 0.1] {
+            let several = solve(change).expect("no change is a change that is allowed");
+            // Matrices that change so little by themselves are not solved together, each within its gap.
+            let alone = several.moments.iter().all(|m| m.value == m.from_scratch);
+            let least = one.value * if alone { 1.0 - coarse.gap } else { 1.0 - 1e-9 };
+            let (value, one) = (several.value, one.value);
+            assert!(
+                value >= least,
+                "seed {seed}, change {change}: {value} against {one} without"
+            );
+            better += usize::from(value > one * 1.01);
+        }
+    }
+    assert!(better > 5, "{better} gain by changing");
+}
+
+#[test]
 fn a_swing_of_demand_worked_out_by_hand() {
     let (model, matrices) = swing();
     // From scratch each matrix puts all 8 of the free chain on the other side: 8 on each, factor 10/8.

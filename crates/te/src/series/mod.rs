@@ -257,13 +257,11 @@ fn couple(
         monitor,
         clock,
     );
-    let held = |solver: &Solver<'_>, shares| {
-        start::hold(&series.moments, &instances, solver.rows(), shares)
-    };
-    let average = held(&solver, start::average(&series.moments))?;
-    if clock.is_over() || !solver.start(average, true) {
-        let of_one = held(&solver, start::of_one(&series.moments, hardest))?;
-        solver.start(of_one, false);
+    let one = one_for_all(series, &solver, options, monitor, clock);
+    begin(&mut solver, &series.moments, hardest, clock)?;
+    if let Some(one) = one {
+        solver.start(one, false);
+        solver.keep();
     }
     solver.run();
     series.status = solver.status();
@@ -289,6 +287,63 @@ fn couple(
         (moment.moved, moment.from_scratch_moved) = (both, from_scratch_moved);
     }
     Ok(())
+}
+
+/// The first routing: the mean of the matrices' own, or that of the hardest where there is not the time.
+///
+/// # Errors
+/// As [`couple`].
+fn begin(
+    solver: &mut Solver<'_>,
+    moments: &[Moment],
+    hardest: usize,
+    clock: &Clock<'_>,
+) -> Result<(), Error> {
+    let average = start::hold(moments, solver, start::average(moments))?;
+    if clock.is_over() || !solver.start(average, true) {
+        let of_one = start::hold(moments, solver, start::of_one(moments, hardest))?;
+        solver.start(of_one, false);
+    }
+    Ok(())
+}
+
+/// Where routes may change, the best routing that does without, for half of the time that is left: a start from which no
+/// answer is worse. None where some chain must change.
+fn one_for_all(
+    series: &Series,
+    changing: &Solver<'_>,
+    options: &Options,
+    monitor: &Monitor<'_>,
+    clock: &Clock<'_>,
+) -> Option<start::Shares> {
+    if series.max_change <= 0.0 || clock.is_over() {
+        return None;
+    }
+    let half = clock.share(options, 2);
+    // What is proved without change is no bound where there may be some.
+    let report = |progress: &Progress| {
+        if let Some(report) = monitor.report {
+            report(&Progress {
+                elapsed: clock.elapsed(),
+                bound: series.bound,
+                gap: relative_gap(Objective::Scale, progress.value, series.bound),
+                ..*progress
+            });
+        }
+    };
+    let monitor = Monitor {
+        report: Some(&report),
+        ..*monitor
+    };
+    let clock = Clock::new(&half, &monitor);
+    let mut solver = changing.without_change(&half, &monitor, &clock);
+    let average = start::average(&series.moments);
+    let average = start::hold(&series.moments, &solver, average).ok()?;
+    if !solver.start(average, true) {
+        return None;
+    }
+    solver.run();
+    Some(solver.shares())
 }
 
 /// The routing of one matrix out of the shares of trajectories.

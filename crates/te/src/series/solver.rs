@@ -44,6 +44,8 @@ pub struct Solver<'a> {
     /// Proved lower bound on t, and the prices that prove it.
     pub bound: f64,
     proof: Vec<f64>,
+    /// The largest utilisation that leaving out small shares may end at.
+    most: f64,
     /// The best shares that change no more than the first, and how much of the budgets those take.
     calm: (f64, Vec<f64>),
     least_change: f64,
@@ -75,6 +77,7 @@ impl<'a> Solver<'a> {
             local: vec![NONE; rows.count()],
             best: Vec::new(),
             value: f64::INFINITY,
+            most: f64::INFINITY,
             calm: (f64::INFINITY, Vec::new()),
             least_change: 0.0,
             instances,
@@ -87,9 +90,49 @@ impl<'a> Solver<'a> {
         }
     }
 
+    /// A solver of the same series that lets no route change; its bound is that of the series with change.
+    pub fn without_change<'b>(
+        &self,
+        options: &'b Options,
+        monitor: &'b Monitor<'b>,
+        clock: &'b Clock<'b>,
+    ) -> Solver<'b>
+    where
+        'a: 'b,
+    {
+        let rows = Rows {
+            budget: Vec::new(),
+            ..self.rows
+        };
+        let mut proof = self.proof.clone();
+        proof[self.rows.capacities().end..].fill(0.0);
+        let known = (self.bound, proof);
+        Solver::new(self.instances, rows, known, options, monitor, clock)
+    }
+
+    /// Keeps the best routing so far: no answer will be worse.
+    pub fn keep(&mut self) {
+        self.most = self.value;
+    }
+
     /// The rows of all matrices.
     pub fn rows(&self) -> &Rows {
         &self.rows
+    }
+
+    /// The matrices' instances.
+    pub fn instances(&self) -> &'a [Instance] {
+        self.instances
+    }
+
+    /// The best routing, for the start of another solver.
+    pub fn shares(&self) -> Shares {
+        let used = self.best.iter().enumerate().filter(|(_, x)| **x > 0.0);
+        let share = |(column, x): (usize, &f64)| {
+            let commodity = self.pool.commodity[column] as usize;
+            (commodity, self.pool.trajectory(column).to_vec(), *x)
+        };
+        used.map(share).collect()
     }
 
     fn changes(&self) -> bool {
@@ -118,7 +161,8 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// Starts from trajectories that change as little as possible. False where it may be `stopped` and was.
+    /// Starts from trajectories that change as little as possible; again from others if those change less. False where it
+    /// may be `stopped` and was.
     pub fn start(&mut self, shares: Shares, stopped: bool) -> bool {
         let mut x: Vec<f64> = Vec::new();
         for (at, (commodity, trajectory, share)) in shares.into_iter().enumerate() {
@@ -132,7 +176,10 @@ impl<'a> Solver<'a> {
             x[column] += share;
         }
         let utilization = self.pool.utilization(&self.rows, &x);
-        self.least_change = self.change(&utilization);
+        let change = self.change(&utilization);
+        if self.calm.1.is_empty() || change < self.least_change {
+            (self.least_change, self.calm) = (change, (f64::INFINITY, Vec::new()));
+        }
         self.offer(&x);
         for row in self.rows.capacities() {
             if utilization[row] > 0.9 * self.value || self.proof[row] > 0.0 {
@@ -429,7 +476,8 @@ impl<'a> Solver<'a> {
             let (capacities, change) = utilization.split_at(self.rows.capacities().end);
             let value = capacities.iter().copied().fold(0.0, f64::max);
             let gap = (value - self.bound) / value;
-            if change.iter().all(|c| *c <= 1.0) && gap <= self.options.gap.max(before) {
+            let holds = value <= self.most && change.iter().all(|c| *c <= 1.0);
+            if holds && gap <= self.options.gap.max(before) {
                 (self.best, self.value) = (x, value);
                 return;
             }

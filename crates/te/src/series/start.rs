@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::Moment;
 use super::pool::Rows;
 use super::pricing::{Prices, Segment};
+use super::solver::Solver;
 use crate::constrained;
 use crate::error::{Constraint, Error, Infeasible, NotFound};
 use crate::instance::{Commodity, Instance, Route};
@@ -52,10 +53,10 @@ pub fn of_one(moments: &[Moment], first: usize) -> Vec<(usize, Route, f64)> {
 /// Chains whose limits allow no such trajectories.
 pub fn hold(
     moments: &[Moment],
-    instances: &[Instance],
-    rows: &Rows,
+    solver: &Solver<'_>,
     shares: Vec<(usize, Route, f64)>,
 ) -> Result<Shares, Error> {
+    let (instances, rows) = (solver.instances(), solver.rows());
     let mut kept: BTreeMap<usize, Vec<(Route, f64)>> = BTreeMap::new();
     for (commodity, route, share) in shares {
         let mine = kept.entry(commodity).or_default();
