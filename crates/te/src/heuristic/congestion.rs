@@ -142,21 +142,38 @@ impl<'a> Congestion<'a> {
         sites.load_per_mbps * (row + self.price[self.instance.links + site as usize])
     }
 
+    /// By which power of e a row's price changes with so much more load.
+    pub fn swing(&self, row: usize, load: f64) -> f64 {
+        (self.growth * self.factor * self.inverse[row] * load).abs()
+    }
+
+    /// By how much a row's price rises with so much more load.
+    pub fn rise(&self, row: usize, load: f64) -> f64 {
+        self.price_of(row, self.exponent_with(row, load)) - self.price[row]
+    }
+
     fn exponent_of(&self, row: usize) -> f64 {
-        let u = self.load[row] * self.inverse[row] * self.factor;
+        self.exponent_with(row, 0.0)
+    }
+
+    fn exponent_with(&self, row: usize, more: f64) -> f64 {
+        let u = (self.load[row] + more) * self.inverse[row] * self.factor;
         (self.growth * (u - 1.0)).clamp(LOWEST, HIGHEST)
     }
 
-    fn set_price(&mut self, row: usize, exponent: f64) {
+    fn price_of(&self, row: usize, exponent: f64) -> f64 {
+        if self.inverse[row] <= 0.0 {
+            return BLOCKED;
+        }
         let at = (exponent - LOWEST) * RESOLUTION;
         let (entry, part) = (at as usize, at.fract());
         let value = self.curve[entry] + part * (self.curve[entry + 1] - self.curve[entry]);
+        self.weight[row] * value
+    }
+
+    fn set_price(&mut self, row: usize, exponent: f64) {
         self.exponent[row] = exponent;
-        self.price[row] = if self.inverse[row] > 0.0 {
-            self.weight[row] * value
-        } else {
-            BLOCKED
-        };
+        self.price[row] = self.price_of(row, exponent);
         self.tables.set_price(row, self.price[row]);
     }
 
@@ -217,18 +234,6 @@ impl<'a> Congestion<'a> {
             self.tables.vnf[vnf * instance.site_places + place] =
                 instance.vnfs[vnf].load_per_mbps * price;
         }
-    }
-
-    /// The largest share of `wanted` that every row has room for, given what a whole share loads on a row.
-    pub fn room(&self, needs: impl Iterator<Item = (usize, f64)>, wanted: f64) -> f64 {
-        needs.fold(wanted, |share, (row, load)| {
-            let free = (self.instance.capacity[row] - self.load[row]).max(0.0);
-            if load * share > free {
-                free / load
-            } else {
-                share
-            }
-        })
     }
 
     /// Raises the weights of rows above `target` and lowers those below, by the exponents `up` and `down` for each unit of

@@ -1,8 +1,8 @@
 //! Chains that exchange their routes for cheaper ones, one after the other, at prices that follow the loads.
 //!
 //! Each step takes one chain, or a part of it, from the dearest of its routes to the cheapest there is; or, where it may be
-//! left, from being left, which costs what it is worth. How much goes is what evens out the cost of both (one step of
-//! Newton's method), so prices settle instead of swinging.
+//! left, from being left, which costs what it is worth. How much goes is what evens out the cost of both, so prices settle
+//! instead of swinging: one step of Newton's method for a chain that is small beside the rows, a search for one that is not.
 
 use super::congestion::Congestion;
 use crate::instance::{Commodity, Instance, Route};
@@ -19,16 +19,11 @@ const LEAST: f64 = 0.02;
 /// What must be carried is worth this many times as much as what may be left.
 const MUST: f64 = 1e3;
 
-/// How chains may exchange routes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
-    /// Whether chains may stay uncarried where they cost more than they are worth.
-    pub may_be_left: bool,
-    /// Whether no row is ever more than full.
-    pub strict: bool,
-    /// Whether a chain may have several routes. Those that limit their number never have.
-    pub split: bool,
-}
+/// A chain that changes a row's price by more than this power of e is no small one,
+const SMALL: f64 = 1.0;
+
+/// and the share of it that goes is searched in so many halvings.
+const HALVINGS: usize = 12;
 
 /// A route and its share of the commodity.
 struct Held {
@@ -52,8 +47,8 @@ pub(super) struct Exchange<'a> {
     instance: &'a Instance,
     /// Loads and prices.
     pub rows: Congestion<'a>,
-    /// What may be done.
-    pub terms: Terms,
+    /// Whether chains may stay uncarried where they cost more than they are worth.
+    may_be_left: bool,
     /// A commodity whose routes cost less than this has nothing to gain that counts.
     pub idle: f64,
     /// Routes of each commodity.
@@ -67,10 +62,10 @@ pub(super) struct Exchange<'a> {
 
 impl<'a> Exchange<'a> {
     /// Nothing routed yet.
-    pub fn new(instance: &'a Instance, rows: Congestion<'a>, terms: Terms) -> Self {
+    pub fn new(instance: &'a Instance, rows: Congestion<'a>, may_be_left: bool) -> Self {
         Exchange {
             instance,
-            terms,
+            may_be_left,
             rows,
             idle: 0.0,
             held: instance.commodities.iter().map(|_| Vec::new()).collect(),
@@ -134,7 +129,7 @@ impl<'a> Exchange<'a> {
 
     /// What leaving a commodity costs; infinite where it may not be.
     fn cost_left(&self, commodity: &Commodity) -> f64 {
-        match (self.terms.may_be_left, commodity.mandatory) {
+        match (self.may_be_left, commodity.mandatory) {
             (false, _) => f64::INFINITY,
             (true, true) => MUST * commodity.worth.max(commodity.demand),
             (true, false) => commodity.worth,
@@ -192,32 +187,70 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// How much of a share goes, given what a whole commodity gains by it.
+    /// How much of a share goes, given what a whole commodity gains by it. Chains that limit the number of their routes go
+    /// whole or not at all.
     fn length(&self, commodity: &Commodity, gain: f64, share: f64) -> f64 {
-        let rows = self
-            .touched
-            .iter()
-            .map(|&row| (row as usize, self.change[row as usize]));
-        let mut step = share;
-        if gain.is_finite() {
-            let curvature: f64 = rows
-                .clone()
-                .map(|(row, d)| d * d * self.rows.slope(row))
-                .sum();
-            step = step.min(gain / curvature.max(f64::MIN_POSITIVE));
-        }
-        if self.terms.strict {
-            step = self.rows.room(rows.filter(|(_, d)| *d > 0.0), step);
-        }
-        let whole = !self.terms.split || self.instance.max_routes.contains_key(&commodity.chain);
+        let step = if !gain.is_finite() {
+            share
+        } else if self
+            .changes()
+            .all(|(row, d)| self.rows.swing(row, d * share) <= SMALL)
+        {
+            let slope = |(row, d): (usize, f64)| d * d * self.rows.slope(row);
+            let curvature: f64 = self.changes().map(slope).sum();
+            share.min(gain / curvature.max(f64::MIN_POSITIVE))
+        } else {
+            self.search(gain, share)
+        };
+        let whole = self.instance.max_routes.contains_key(&commodity.chain);
         match step / share {
-            part if part > 0.9 && !self.terms.strict => share,
-            part if part >= 1.0 => share,
-            part if whole && (part < 0.5 || self.terms.strict) => 0.0,
+            part if part > 0.9 => share,
+            part if whole && part < 0.5 => 0.0,
             _ if whole => share,
             _ if step < LEAST => 0.0,
             _ => step,
         }
+    }
+
+    /// The step at which nothing is gained any more by going further, or all of the share.
+    fn search(&self, gain: f64, share: f64) -> f64 {
+        let gains = |step: f64| {
+            let lost = self
+                .changes()
+                .map(|(row, d)| d * self.rows.rise(row, step * d));
+            lost.sum::<f64>() < gain
+        };
+        if gains(share) {
+            return share;
+        }
+        let (mut low, mut high) = (0.0, share);
+        for _ in 0..HALVINGS {
+            let middle = 0.5 * (low + high);
+            if gains(middle) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// The rows on which the exchange that was gathered changes the load, with the change.
+    fn changes(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
+        let of = |&row: &u32| (row as usize, self.change[row as usize]);
+        self.touched.iter().map(of)
+    }
+
+    /// What a commodity is worth for each unit that its cheapest route costs at the present prices.
+    pub fn density(&mut self, index: usize) -> f64 {
+        let commodity = &self.instance.commodities[index];
+        let cost = cheapest(
+            self.instance,
+            &self.rows.tables,
+            commodity,
+            &mut self.scratch,
+        );
+        commodity.worth / cost
     }
 
     /// Puts the change on the rows, times `step`, and forgets it.

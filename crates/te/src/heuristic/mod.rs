@@ -9,6 +9,7 @@ mod congestion;
 mod dp;
 mod exchange;
 mod nearest;
+mod settle;
 mod state;
 mod sweeps;
 mod watch;

@@ -329,4 +329,9 @@ impl Used {
             self.free.get_or_insert_with(none)
         }
     }
+
+    /// Takes back all routes of a chain.
+    pub fn forget(&mut self, chain: u32) {
+        self.of.remove(&chain);
+    }
 }

@@ -3,13 +3,12 @@
 
 use super::congestion::Congestion;
 use super::dp::{self, CARRIED};
-use super::exchange::{Exchange, Step, Terms};
-use super::nearest::{self, Nearest};
-use super::state::{Costs, State, Used};
+use super::exchange::{Exchange, Step};
+use super::nearest::Nearest;
+use super::settle::settle;
 use super::watch::Watch;
 use crate::instance::Instance;
-use crate::kernel::Scratch;
-use crate::solution::{Flow, Objective};
+use crate::solution::{Flow, Objective, loads};
 
 /// How fast prices grow with utilisation in the first sweep, in powers of e for each unit: little is known yet,
 const FIRST: f64 = 15.0;
@@ -38,11 +37,14 @@ const LEAST: f64 = 1e-3;
 /// Under scale and throughput a chain that costs less than this part of the mean stays where it is in further sweeps.
 const IDLE: f64 = 0.05;
 
-/// Sweeps under scale, and under throughput, after the first.
-const FEW: usize = 2;
-
-/// Sweeps under latency after the first, at most.
+/// Sweeps after the first: so many under latency, at most,
 const MANY: usize = 24;
+
+/// and under scale and throughput as many as move so many chains in all,
+const TURNS: usize = 20_000;
+
+/// but no fewer than these.
+const FEW: usize = 2;
 
 /// Each of them aims at fuller rows that are emptier by this: what is left to do last is little and slow.
 const CAUTION: f64 = 0.002;
@@ -73,21 +75,22 @@ struct Sweeps<'a> {
     idle: f64,
 }
 
-/// The factor on all demands: every chain whole on one route, the fullest row as empty as possible.
+/// Sweeps after the first under scale and throughput.
+fn few(instance: &Instance) -> usize {
+    (TURNS / instance.commodities.len().max(1)).clamp(FEW, MANY)
+}
+
+/// The factor on all demands: every chain whole, the fullest row as empty as possible.
 ///
 /// # Errors
 /// A commodity that has no route at all.
 pub(super) fn scale(instance: &Instance, watch: &Watch<'_>) -> Result<Vec<Flow>, usize> {
     let whole = |&c: &f64| if c > 0.0 { 1.0 / c } else { 0.0 };
     let weight: Vec<f64> = instance.capacity.iter().map(whole).collect();
-    let terms = Terms {
-        may_be_left: false,
-        strict: false,
-        split: false,
-    };
     let least: Vec<f64> = weight.iter().map(|w| w * LEAST).collect();
     let rows = Congestion::new(instance, 0.0, weight);
-    let mut sweeps = Sweeps::new(instance, watch, rows, terms, FEW);
+    let few = few(instance);
+    let mut sweeps = Sweeps::new(instance, watch, rows, false, few);
     sweeps.idle = IDLE;
     let relative = |x: &Exchange<'_>, _| match x.rows.tightest() {
         most if most > 0.0 => 1.0 / most,
@@ -99,12 +102,12 @@ pub(super) fn scale(instance: &Instance, watch: &Watch<'_>) -> Result<Vec<Flow>,
         Swept::Whole => {}
     }
     let mut best = (f64::INFINITY, Vec::new());
-    for sweep in 0..=FEW {
+    for sweep in 0..=few {
         let most = sweeps.exchange.rows.tightest();
         if most < best.0 || best.1.is_empty() {
             best = (most, sweeps.exchange.flows());
         }
-        if sweep == FEW || most <= 0.0 || watch.was_cut_short() {
+        if sweep == few || most <= 0.0 || watch.was_cut_short() {
             break;
         }
         let rows = &mut sweeps.exchange.rows;
@@ -117,24 +120,20 @@ pub(super) fn scale(instance: &Instance, watch: &Watch<'_>) -> Result<Vec<Flow>,
 
 /// Most worth of what fits; what must be carried comes before everything else.
 pub(super) fn throughput(instance: &Instance, watch: &Watch<'_>) -> Vec<Flow> {
-    let terms = Terms {
-        may_be_left: true,
-        strict: true,
-        split: true,
-    };
     let worth: f64 = instance.commodities.iter().map(|c| c.worth).sum();
     let latency = SHORTER * ratio(worth, traffic(instance) * mean_latency(instance));
     let weight = weights(instance, worth);
     let least: Vec<f64> = weight.iter().map(|w| w * LEAST).collect();
     let rows = Congestion::new(instance, latency, weight);
-    let mut sweeps = Sweeps::new(instance, watch, rows, terms, FEW);
+    let few = few(instance);
+    let mut sweeps = Sweeps::new(instance, watch, rows, true, few);
     sweeps.idle = IDLE;
     let seen = match sweeps.first(|_, seen| (1.0 + FORESEEN) / (seen + FORESEEN)) {
         Swept::Stopped(at) => at,
         Swept::Whole | Swept::Stuck(_) => instance.commodities.len(),
     };
-    for sweep in 0..FEW {
-        if watch.was_cut_short() || sweeps.carries_all() {
+    for sweep in 0..few {
+        if watch.was_cut_short() || sweeps.carries_all_within_capacity() {
             break;
         }
         let rows = &mut sweeps.exchange.rows;
@@ -148,15 +147,10 @@ pub(super) fn throughput(instance: &Instance, watch: &Watch<'_>) -> Vec<Flow> {
 
 /// Least latency with everything carried.
 pub(super) fn latency(instance: &Instance, watch: &Watch<'_>) -> Vec<Flow> {
-    let terms = Terms {
-        may_be_left: false,
-        strict: false,
-        split: true,
-    };
     let weight = weights(instance, 0.1 * traffic(instance) * mean_latency(instance));
     let least: Vec<f64> = weight.iter().map(|w| w * LEAST).collect();
     let rows = Congestion::new(instance, 1.0, weight);
-    let mut sweeps = Sweeps::new(instance, watch, rows, terms, MANY);
+    let mut sweeps = Sweeps::new(instance, watch, rows, false, MANY);
     let seen = match sweeps.first(|_, seen| (1.0 + FORESEEN) / (seen + FORESEEN)) {
         Swept::Stopped(at) => at,
         Swept::Whole | Swept::Stuck(_) => instance.commodities.len(),
@@ -182,7 +176,7 @@ impl<'a> Sweeps<'a> {
         instance: &'a Instance,
         watch: &'a Watch<'a>,
         rows: Congestion<'a>,
-        terms: Terms,
+        may_be_left: bool,
         count: usize,
     ) -> Self {
         let mut order: Vec<usize> = (0..instance.commodities.len()).collect();
@@ -190,7 +184,7 @@ impl<'a> Sweeps<'a> {
         Sweeps {
             instance,
             watch,
-            exchange: Exchange::new(instance, rows, terms),
+            exchange: Exchange::new(instance, rows, may_be_left),
             order,
             count: count + 1,
             idle: 0.0,
@@ -264,8 +258,12 @@ impl<'a> Sweeps<'a> {
         Ok(())
     }
 
-    fn carries_all(&self) -> bool {
-        (0..self.instance.commodities.len()).all(|c| self.exchange.share(c) >= 1.0 - CARRIED)
+    fn carries_all_within_capacity(&self) -> bool {
+        let all = 0..self.instance.commodities.len();
+        self.exchange.rows.excess() <= 0.0
+            && all
+                .into_iter()
+                .all(|c| self.exchange.share(c) >= 1.0 - CARRIED)
     }
 
     fn worth(&self) -> f64 {
@@ -275,15 +273,24 @@ impl<'a> Sweeps<'a> {
             .sum()
     }
 
-    /// The routing; or, where it leaves what must be carried, that of chains routed in turn if that leaves less.
-    fn or_in_turn(self, objective: Objective, seen: usize) -> Vec<Flow> {
+    /// The routing as far as it fits; or, where that leaves what must be carried, that of chains routed in turn if that leaves
+    /// less.
+    fn or_in_turn(mut self, objective: Objective, seen: usize) -> Vec<Flow> {
         let (instance, watch) = (self.instance, self.watch);
-        let own = self.settle(objective, seen);
+        let fits = self.carries_all_within_capacity();
+        if objective == Objective::Throughput && !fits && seen == self.order.len() {
+            self.put_densest_first();
+        }
+        let order = (&self.order[..], seen);
+        let own = (self.exchange.flows(), self.exchange.rows.load.clone());
+        let own = settle(instance, watch, objective, own, order);
         let lacking = lacking(instance, &own);
         if lacking <= 0.0 || watch.was_cut_short() {
             return own;
         }
         let in_turn = dp::fill(instance, objective, watch);
+        let load = loads(instance, &in_turn);
+        let in_turn = settle(instance, watch, objective, (in_turn, load), order);
         if self::lacking(instance, &in_turn) < lacking {
             in_turn
         } else {
@@ -291,72 +298,17 @@ impl<'a> Sweeps<'a> {
         }
     }
 
-    /// Puts the routing into what room there is, then what is left of each commodity wherever there is any; commodities
-    /// from place `seen` in the order had no turn.
-    fn settle(self, objective: Objective, seen: usize) -> Vec<Flow> {
-        let instance = self.instance;
-        let mut state = State::new(instance, Costs::for_objective(objective), true);
-        let mut used = Used::default();
-        let mut flows = self.exchange.flows();
-        if self.exchange.rows.tightest() > 1.0 || !instance.max_routes.is_empty() {
-            flows = self.pack(flows, &mut state, &mut used);
-        } else {
-            state.load.clone_from(&self.exchange.rows.load);
-        }
-        let mut left = vec![1.0; instance.commodities.len()];
-        for flow in &flows {
-            left[flow.commodity] -= flow.fraction;
-        }
-        if left.iter().all(|left| *left <= CARRIED) {
-            return flows;
-        }
-        state.rebuild(instance);
-        let mut rest: Vec<usize> = self.order[..seen].to_vec();
-        rest.retain(|&c| left[c] > CARRIED);
-        if !self.watch.was_cut_short() {
-            let mut scratch = Scratch::default();
-            for &index in &rest {
-                let used = used.of(instance, instance.commodities[index].chain);
-                dp::carry(
-                    instance,
-                    &mut state,
-                    index,
-                    left[index],
-                    used,
-                    &mut scratch,
-                    &mut flows,
-                );
-            }
-        } else {
-            rest.extend(&self.order[seen..]);
-            nearest::fill(instance, &mut state, &rest, &left, &mut used, &mut flows);
-        }
-        flows
-    }
-
-    /// Puts flows into what room there is.
-    fn pack(&self, flows: Vec<Flow>, state: &mut State, used: &mut Used) -> Vec<Flow> {
-        let instance = self.instance;
-        let mut of: Vec<Vec<Flow>> = instance.commodities.iter().map(|_| Vec::new()).collect();
-        for flow in flows {
-            of[flow.commodity].push(flow);
-        }
-        let mut packed = Vec::with_capacity(of.len());
-        for flow in self.order.iter().flat_map(|&c| std::mem::take(&mut of[c])) {
-            let commodity = &instance.commodities[flow.commodity];
-            let used = used.of(instance, commodity.chain);
-            let needs = state.needs(instance, commodity, &flow.route);
-            let (fraction, _) = state.room(instance, &needs, flow.fraction);
-            if fraction <= 0.0 || !used.allows(&flow.route) {
-                continue;
-            }
-            for (row, load) in needs {
-                state.load[row] += fraction * load;
-            }
-            used.insert(&flow.route);
-            packed.push(Flow { fraction, ..flow });
-        }
-        packed
+    /// Orders chains by what they are worth for what they cost at the present prices; those that must be carried stay first.
+    fn put_densest_first(&mut self) {
+        let commodities = &self.instance.commodities;
+        let exchange = &mut self.exchange;
+        let density: Vec<f64> = (0..commodities.len())
+            .map(|c| exchange.density(c))
+            .collect();
+        self.order.sort_by(|&a, &b| {
+            let first = commodities[b].mandatory.cmp(&commodities[a].mandatory);
+            first.then(density[b].total_cmp(&density[a]))
+        });
     }
 }
 
