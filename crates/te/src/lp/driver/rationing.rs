@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use super::counting::{hosts, rows};
 use super::*;
+use crate::instance::Commodity;
 use crate::lp::interior::{Master, Point};
 use crate::solution::{Flow, Status};
 
@@ -19,7 +20,7 @@ const LEAST: f64 = 1e-6;
 const SHORT: f64 = 1e-3;
 
 /// Gap up to which what was counted is what binds; elsewhere links do too, which another start is better for.
-const CLOSE: f64 = 0.05;
+const CLOSE: f64 = 0.04;
 
 /// How near to its optimum the program is solved, as a share of all worth.
 const NEAR: f64 = 1e-7;
@@ -49,30 +50,31 @@ impl Solver<'_> {
         let Some((shares, price)) = Program::new(self).map(|program| program.solve(self)) else {
             return false;
         };
-        let before = self.bound;
+        let before = (self.bound, self.proof.clone());
         let none = vec![f64::NEG_INFINITY; self.instance.commodities.len()];
         self.price_out(&price, &none, 0.0);
-        if self.bound - before < SHORT || self.should_stop() {
+        if self.should_stop() {
             return false;
         }
-        self.report();
-        let Some(x) = self.routed(&shares) else {
+        let is_short = self.bound - before.0 >= SHORT;
+        let Some(routing) = is_short.then(|| self.routed(&shares)).flatten() else {
+            // The old prices go with the start that comes now.
+            (self.bound, self.proof) = before;
             return false;
         };
+        let x = self.columns_of(&routing);
         let utilization = self.utilization(&x);
         // As far as it fits.
         self.offer(&x, &utilization);
         self.report();
-        if self.gap() > CLOSE {
-            return false;
-        }
         self.adopt_rows(&utilization, &price);
         self.first_price = Some(price);
         true
     }
 
-    /// A routing of shares of the commodities by a walk that keeps the fullest row as empty as it can.
-    fn routed(&mut self, shares: &[f64]) -> Option<Vec<f64>> {
+    /// A routing of shares of the commodities by a walk that keeps the fullest row as empty as it can; none where what fits of
+    /// it is not near what is proved.
+    fn routed(&self, shares: &[f64]) -> Option<Solution> {
         let chosen: Vec<usize> = (0..shares.len()).filter(|&c| shares[c] > LEAST).collect();
         let mut part = self.instance.clone();
         let of = |&c: &usize| self.instance.commodities[c].clone();
@@ -81,7 +83,15 @@ impl Solver<'_> {
         let quiet = self.monitor.quiet();
         let mut walk = Solver::new(&part, Objective::Scale, self.options, &quiet, self.clock);
         walk.warm_start();
-        if walk.stuck.is_some() {
+        let worth = |(share, c): (&f64, &Commodity)| share * c.worth;
+        let all: f64 = shares
+            .iter()
+            .zip(&self.instance.commodities)
+            .map(worth)
+            .sum();
+        let bound = self.in_objective(self.bound);
+        let gap = relative_gap(Objective::Throughput, all / walk.value.max(1.0), bound);
+        if walk.stuck.is_some() || gap > CLOSE {
             return None;
         }
         let whole = |flow: Flow| Flow {
@@ -90,16 +100,15 @@ impl Solver<'_> {
             ..flow
         };
         let flows = outcome::flows(&part, &walk.columns, &walk.best);
-        let routing = Solution {
+        Some(Solution {
             status: Status::Feasible,
             objective: Objective::Throughput,
-            value: 0.0,
+            value: all,
             bound: None,
             relaxed: None,
             seconds: 0.0,
             flows: flows.into_iter().map(whole).collect(),
-        };
-        Some(self.columns_of(&routing))
+        })
     }
 }
 
