@@ -1,6 +1,6 @@
 //! The tables that are measured, behind one interface.
 
-use flow::{Config, Direction, Found, Hops, Insertion, Ipv4Key, Ipv4Table};
+use flow::{Config, Direction, Hit, Hops, Insertion, Ipv4Key, Ipv4Table};
 
 /// Keys per burst.
 pub const BURST: usize = 64;
@@ -26,7 +26,7 @@ pub fn value(key: &Ipv4Key) -> u16 {
 pub struct Switchboard {
     /// The table.
     pub table: Ipv4Table,
-    results: [Option<Found>; BURST],
+    results: [Hit; BURST],
 }
 
 impl Switchboard {
@@ -36,7 +36,7 @@ impl Switchboard {
             Ipv4Table::new(&Config::new(memory_limit, *b"0123456789abcdef")).expect("a table");
         Self {
             table,
-            results: [None; BURST],
+            results: [Hit::NONE; BURST],
         }
     }
 }
@@ -51,8 +51,8 @@ impl Subject for Switchboard {
         self.table.lookup_batch(keys, results);
         results
             .iter()
-            .flatten()
-            .map(|found| u64::from(found.hops.downstream))
+            .filter_map(|hit| hit.found())
+            .map(|found| u64::from(found.hops().downstream))
             .sum()
     }
 

@@ -1,6 +1,6 @@
 //! DPDK's `rte_hash`, through `peers/rte_hash.c`.
 
-use flow::{Found, Hops, Ipv4Key, Position};
+use flow::{Found, Hit, Hops, Ipv4Key, Position};
 use std::ffi::{c_int, c_void};
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl RteHash {
 
     /// Adds a connection.
     pub fn insert(&mut self, key: &Ipv4Key, found: Found) {
-        let Found { position, hops } = found;
+        let (position, hops) = (found.position, found.hops());
         let ends = u64::from(hops.upstream) | u64::from(hops.downstream) << 16;
         let data = ends | u64::from(position.number().get()) << 32;
         // SAFETY: a live table and a key of 16 bytes.
@@ -52,7 +52,7 @@ impl RteHash {
 
     /// Looks up at most 64 connections.
     #[inline]
-    pub fn look_up(&self, keys: &[Ipv4Key], results: &mut [Option<Found>]) {
+    pub fn look_up(&self, keys: &[Ipv4Key], results: &mut [Hit]) {
         let mut data = [0u64; 64];
         // SAFETY: at most 64 keys of 16 bytes without padding, and room for 64 values.
         let hits = unsafe {
@@ -76,7 +76,8 @@ impl RteHash {
             // The number of any entry is odd.
             let number = NonZeroU32::MIN | (data[index] >> 32) as u32 & each;
             let position = Position::of_number(number);
-            *result = (hits >> index & 1 == 1).then_some(Found { position, hops });
+            let found = Found::elsewhere(position, hops);
+            *result = (hits >> index & 1 == 1).then_some(found).into();
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::rte_hash::RteHash;
 use crate::rules::VNF_PORT;
-use flow::{Found, Hops, Ipv4Key, Position, Substitute};
+use flow::{Found, Hit, Hops, Ipv4Key, Position, Substitute};
 use forwarder::rules::{Hop, Rules, Side};
 use std::num::NonZeroU32;
 use wire::{Addresses, IpPacket, ethernet};
@@ -16,12 +16,9 @@ pub struct Always(pub Hops);
 
 impl Substitute<Ipv4Key> for Always {
     #[inline]
-    fn look_up(&self, _: &[Ipv4Key], results: &mut [Option<Found>]) {
+    fn look_up(&self, _: &[Ipv4Key], results: &mut [Hit]) {
         let position = Position::of_number(NonZeroU32::MIN);
-        results.fill(Some(Found {
-            position,
-            hops: self.0,
-        }));
+        results.fill(Some(Found::elsewhere(position, self.0)).into());
     }
 
     fn keeps_notes(&self) -> bool {
@@ -31,7 +28,7 @@ impl Substitute<Ipv4Key> for Always {
 
 impl Substitute<Ipv4Key> for RteHash {
     #[inline]
-    fn look_up(&self, keys: &[Ipv4Key], results: &mut [Option<Found>]) {
+    fn look_up(&self, keys: &[Ipv4Key], results: &mut [Hit]) {
         RteHash::look_up(self, keys, results);
     }
 }

@@ -22,7 +22,8 @@
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::engine::Engine;
-use crate::entry::{Hops, MATCH_MASK, PLACE_MASK};
+use crate::entry::{Hops, MATCH_MASK, PLACE_MASK, Said};
+use crate::key::PROTOCOL_SHIFT;
 use crate::memory::Plain;
 
 /// An entry as stored: key without its quotient, place, state, age, and hops.
@@ -60,6 +61,8 @@ pub trait Bucket: Plain {
     fn set_low(&mut self, slot: usize, low: u16);
     /// The hops of a slot.
     fn hops(&self, slot: usize) -> Hops;
+    /// What the entry of a slot says of its connection.
+    fn said(&self, slot: usize) -> Said;
     /// Replaces the hops of a slot, and says who opened its connection.
     fn set_hops(&mut self, slot: usize, hops: Hops);
     /// The whole entry of a slot.
@@ -100,6 +103,15 @@ fn read_hops(bytes: &[u8], at: usize) -> Hops {
         upstream: word as u16,
         downstream: (word >> 16) as u16,
         opener: (word >> 32) as u16,
+    }
+}
+
+/// What an entry says whose head is at a place: all but the first bits of that, and the hops behind it, in one piece.
+#[inline(always)]
+fn read_said(bytes: &[u8], head: usize) -> Said {
+    Said {
+        word: read_u64(bytes, head + PROTOCOL_SHIFT as usize / 8),
+        low: u16::from_le_bytes([bytes[head], bytes[head + 1]]),
     }
 }
 
@@ -159,6 +171,11 @@ impl Bucket for Bucket4 {
     #[inline(always)]
     fn hops(&self, slot: usize) -> Hops {
         read_hops(&self.0, slot * ENTRY4 + HOPS4)
+    }
+
+    #[inline(always)]
+    fn said(&self, slot: usize) -> Said {
+        read_said(&self.0, slot * ENTRY4 + HEAD4)
     }
 
     #[inline(always)]
@@ -236,6 +253,11 @@ impl Bucket for Bucket6 {
     #[inline(always)]
     fn hops(&self, slot: usize) -> Hops {
         read_hops(&self.0, slot * ENTRY6 + HOPS6)
+    }
+
+    #[inline(always)]
+    fn said(&self, slot: usize) -> Said {
+        read_said(&self.0, slot * ENTRY6 + HEAD6)
     }
 
     #[inline(always)]

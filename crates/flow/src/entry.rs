@@ -86,13 +86,136 @@ impl Position {
     }
 }
 
-/// A connection found in the table.
+/// What an entry says of its connection, as it lies there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Protocol, path, hops and opener.
+    ///
+    /// ```text
+    ///   63    56 55         40 39       24 23          8 7        0
+    ///  +--------+-------------+-----------+-------------+----------+
+    ///  | opener | downstream  | upstream  |    path     | protocol |
+    ///  +--------+-------------+-----------+-------------+----------+
+    /// ```
+    pub word: u64,
+    /// The lowest bits of the head: place, state and age.
+    pub low: u16,
+}
+
+impl Said {
+    #[inline(always)]
+    pub(crate) fn protocol(self) -> u8 {
+        self.word as u8
+    }
+
+    #[inline(always)]
+    pub(crate) fn opener(self) -> u16 {
+        (self.word >> 56) as u16
+    }
+}
+
+/// A connection found in the table, and what its entry said then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
+    word: u64,
     /// For [`crate::FlowTable::on_packet`] and [`crate::FlowTable::update`].
     pub position: Position,
+    low: u16,
+}
+
+impl Found {
     /// The choice made for the connection.
-    pub hops: Hops,
+    #[inline(always)]
+    pub fn hops(&self) -> Hops {
+        Hops {
+            upstream: (self.word >> 24) as u16,
+            downstream: (self.word >> 40) as u16,
+            opener: self.said().opener(),
+        }
+    }
+
+    /// Both hops in one number, which is equal where they are.
+    #[inline(always)]
+    pub fn ends(&self) -> u32 {
+        (self.word >> 24) as u32
+    }
+
+    #[inline(always)]
+    pub(crate) fn said(&self) -> Said {
+        Said {
+            word: self.word,
+            low: self.low,
+        }
+    }
+
+    /// A connection that another table found, whose entry is at a position of this one.
+    #[cfg(feature = "substitute")]
+    #[inline(always)]
+    pub fn elsewhere(position: Position, hops: Hops) -> Found {
+        let ends = u64::from(hops.upstream) << 24 | u64::from(hops.downstream) << 40;
+        Found {
+            word: ends | u64::from(hops.opener) << 56,
+            position,
+            low: 0,
+        }
+    }
+}
+
+/// What came of the look-up of a key of a burst: [`Found`], or nothing. Both are written by the same instructions, as which
+/// it is may be a coin toss.
+#[derive(Clone, Copy, Debug)]
+pub struct Hit {
+    word: u64,
+    position: Option<Position>,
+    low: u16,
+}
+
+impl Hit {
+    /// Nothing was found.
+    pub const NONE: Hit = Hit {
+        word: 0,
+        position: None,
+        low: 0,
+    };
+
+    /// What a slot says, if it is at a position.
+    #[inline(always)]
+    pub(crate) fn new(position: Option<Position>, Said { word, low }: Said) -> Hit {
+        Hit {
+            word,
+            position,
+            low,
+        }
+    }
+
+    /// The connection, if it was found.
+    #[inline(always)]
+    pub fn found(self) -> Option<Found> {
+        let Hit {
+            word,
+            position,
+            low,
+        } = self;
+        position.map(|position| Found {
+            word,
+            position,
+            low,
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_found(&self) -> bool {
+        self.position.is_some()
+    }
+}
+
+impl From<Option<Found>> for Hit {
+    #[inline(always)]
+    fn from(found: Option<Found>) -> Hit {
+        found.map_or(Hit::NONE, |found| {
+            Hit::new(Some(found.position), found.said())
+        })
+    }
 }
 
 /// A whole entry, as exported to and imported from another table.
@@ -137,7 +260,7 @@ mod tests {
                 assert_eq!((position.bucket(), position.slot()), (bucket, slot));
             }
         }
-        assert_eq!(size_of::<Option<Found>>(), 12);
+        assert_eq!((size_of::<Option<Found>>(), size_of::<Hit>()), (16, 16));
     }
 
     #[test]

@@ -13,21 +13,21 @@
 //! - Buckets are chosen by a keyed hash, so that nobody without the key can aim collisions.
 //!
 //! ```
-//! use flow::{Config, Direction, Hops, Insertion, Ipv4Key, Ipv4Table, state};
+//! use flow::{Config, Direction, Hit, Hops, Insertion, Ipv4Key, Ipv4Table, state};
 //!
 //! let secret = *b"from the system!";
 //! let mut table = Ipv4Table::new(&Config::new(64 << 20, secret))?;
 //! let key = Ipv4Key::new(7, 0x0a000001, 0xc0a80001, state::TCP, 40000, 443);
-//! let (mut found, now) = ([None], 0);
+//! let (mut hits, now) = ([Hit::NONE], 0);
 //!
-//! table.lookup_batch(&[key], &mut found);
-//! assert_eq!(found, [None]);
+//! table.lookup_batch(&[key], &mut hits);
+//! assert_eq!(hits[0].found(), None);
 //! let hops = Hops { upstream: 1, downstream: 2, opener: 0 };
 //! assert!(matches!(table.insert(&key, hops, state::SYN, Direction::Forward, now), Insertion::New(_)));
 //!
-//! table.lookup_batch(&[key], &mut found);
-//! let connection = found[0].expect("just inserted");
-//! assert_eq!(connection.hops, hops);
+//! table.lookup_batch(&[key], &mut hits);
+//! let connection = hits[0].found().expect("just inserted");
+//! assert_eq!(connection.hops(), hops);
 //! table.on_packet(connection.position, state::SYN | state::ACK, Direction::Reverse, now);
 //! // Between bursts:
 //! table.age_step(now + 61, 1000, |gone| println!("{:?} was idle for too long", gone.key()));
@@ -66,7 +66,7 @@ mod x86;
 
 pub use config::{Config, ConfigError};
 pub use engine::{HashFunction, Processor, Work};
-pub use entry::{FlowEntry, Found, Hops, Position};
+pub use entry::{FlowEntry, Found, Hit, Hops, Position};
 pub use file::ReopenError;
 pub use key::{FlowKey, Ipv4Key, Ipv6Key};
 pub use lookup::{BURST, FETCH, Lookups, Missed};

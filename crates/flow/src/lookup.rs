@@ -2,7 +2,7 @@
 
 use crate::bucket::{Bucket, Match};
 use crate::engine::{Engine, Task};
-use crate::entry::{FIRST, Found, Position, SECOND};
+use crate::entry::{FIRST, Hit, Position, SECOND};
 use crate::key::FlowKey;
 use crate::probe::Wanted;
 use crate::table::FlowTable;
@@ -20,6 +20,8 @@ pub struct Lookups<K: FlowKey> {
     pub(crate) wanted: [Wanted<K::Addresses>; BURST],
     buckets: [[u32; 2]; BURST],
     pub(crate) count: usize,
+    /// What the table had noted when they were looked up ([`FlowTable::noting_found`]).
+    pub(crate) noted: u64,
 }
 
 impl<K: FlowKey> Lookups<K> {
@@ -33,6 +35,7 @@ impl<K: FlowKey> Lookups<K> {
             wanted: [none; BURST],
             buckets: [[0; 2]; BURST],
             count: 0,
+            noted: 0,
         }
     }
 
@@ -81,7 +84,7 @@ impl Missed {
 struct Look<'a, K: FlowKey> {
     table: &'a FlowTable<K>,
     lookups: &'a Lookups<K>,
-    results: &'a mut [Option<Found>],
+    results: &'a mut [Hit],
     missed: &'a mut Missed,
 }
 
@@ -98,7 +101,7 @@ impl<K: FlowKey> Task for Look<'_, K> {
 struct LookAgain<'a, K: FlowKey> {
     table: &'a FlowTable<K>,
     lookups: &'a Lookups<K>,
-    results: &'a mut [Option<Found>],
+    results: &'a mut [Hit],
     missed: &'a Missed,
 }
 
@@ -113,11 +116,11 @@ impl<K: FlowKey> Task for LookAgain<'_, K> {
 }
 
 impl<K: FlowKey> FlowTable<K> {
-    /// Looks up a burst. `results[i]` is the connection of `keys[i]`, or nothing.
+    /// Looks up a burst. `results[i]` is what came of `keys[i]`.
     ///
     /// # Panics
     /// The slices differ in length.
-    pub fn lookup_batch(&self, keys: &[K], results: &mut [Option<Found>]) {
+    pub fn lookup_batch(&self, keys: &[K], results: &mut [Hit]) {
         assert_eq!(keys.len(), results.len(), "one result per key");
         let Some(first) = keys.first() else {
             return;
@@ -126,7 +129,7 @@ impl<K: FlowKey> FlowTable<K> {
         for (keys, results) in keys.chunks(BURST).zip(results.chunks_mut(BURST)) {
             lookups.clear();
             self.fetch(keys, &mut lookups);
-            self.look(&lookups, results, &mut missed);
+            self.look(&mut lookups, results, &mut missed);
             self.look_again(&lookups, results, &missed);
         }
     }
@@ -148,12 +151,14 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// Looks up what was asked for, all of it by this table and since it last changed: the first half, which looks into first
     /// buckets, and asks the cache for the second ones of those in `missed` then. Whoever has other work does it before the
-    /// second half. `results[i]` is the connection of the `i`-th key, or nothing; those behind the last key are left alone.
+    /// second half. `results[i]` is what came of the `i`-th key; those behind the last key are left alone.
     #[inline]
-    pub fn look(&self, lookups: &Lookups<K>, results: &mut [Option<Found>], missed: &mut Missed) {
+    pub fn look(&self, lookups: &mut Lookups<K>, results: &mut [Hit], missed: &mut Missed) {
+        lookups.noted = self.noted;
         #[cfg(feature = "substitute")]
         if let Some(other) = &self.substitute {
-            missed.count = 0;
+            // What it says is not what entries say.
+            (missed.count, lookups.noted) = (0, u64::MAX);
             return self.look_by(&**other, lookups, results);
         }
         self.engine.run(Look {
@@ -166,7 +171,7 @@ impl<K: FlowKey> FlowTable<K> {
 
     /// The second half of a look-up, with what [`FlowTable::look`] left; the table has not changed since.
     #[inline]
-    pub fn look_again(&self, lookups: &Lookups<K>, results: &mut [Option<Found>], missed: &Missed) {
+    pub fn look_again(&self, lookups: &Lookups<K>, results: &mut [Hit], missed: &Missed) {
         if missed.count > 0 {
             self.engine.run(LookAgain {
                 table: self,
@@ -201,7 +206,7 @@ impl<K: FlowKey> FlowTable<K> {
         &self,
         engine: E,
         lookups: &Lookups<K>,
-        results: &mut [Option<Found>],
+        results: &mut [Hit],
         missed: &mut Missed,
     ) {
         let lines = self.memory.buckets();
@@ -212,7 +217,7 @@ impl<K: FlowKey> FlowTable<K> {
         let mut misses = 0;
         for (at, ((wanted, buckets), result)) in keys.zip(results).enumerate() {
             *result = look(engine, lines, wanted, buckets[0], FIRST);
-            let is_missed = usize::from(result.is_none());
+            let is_missed = usize::from(!result.is_found());
             self.memory.prefetch(buckets[is_missed]);
             missed.keys[misses % BURST] = at as u8;
             misses += is_missed;
@@ -225,7 +230,7 @@ impl<K: FlowKey> FlowTable<K> {
         &self,
         engine: E,
         lookups: &Lookups<K>,
-        results: &mut [Option<Found>],
+        results: &mut [Hit],
         missed: &Missed,
     ) {
         let lines = self.memory.buckets();
@@ -233,7 +238,7 @@ impl<K: FlowKey> FlowTable<K> {
             let at = usize::from(at) % BURST;
             let (wanted, buckets) = (&lookups.wanted[at], lookups.buckets[at]);
             let found = look(engine, lines, wanted, buckets[1], SECOND);
-            if found.is_none() {
+            if !found.is_found() {
                 self.expect(engine, buckets);
             }
             if let Some(result) = results.get_mut(at) {
@@ -251,9 +256,9 @@ pub(crate) fn look<E: Engine, B: Bucket>(
     wanted: &Wanted<B::Addresses>,
     number: u32,
     place: u64,
-) -> Option<Found> {
+) -> Hit {
     let bucket = &buckets[number as usize];
     let Match { found, slot } = bucket.find(engine, wanted.addresses, wanted.head | place);
-    let hops = bucket.hops(slot);
-    Position::if_found(found, number, slot).map(|position| Found { position, hops })
+    let said = bucket.said(slot);
+    Hit::new(Position::if_found(found, number, slot), said)
 }

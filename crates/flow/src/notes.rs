@@ -9,7 +9,6 @@
 //! is a case's number. The flags count for TCP alone.
 
 use crate::entry::{AGE_SHIFT, PLACE_MASK, STATE_SHIFT};
-use crate::key::PROTOCOL_SHIFT;
 use crate::state::{Class, Side, State};
 use crate::timers::Ages;
 
@@ -53,17 +52,17 @@ impl Notes {
         self.now == now
     }
 
-    /// The lowest 16 bits of an entry's head after a packet, and the state they hold.
+    /// The lowest 16 bits of an entry's head after a packet, which were `low`, and the state they hold.
     #[inline(always)]
-    pub(crate) fn after(&self, head: u64, tcp_flags: u8, side: Side) -> (u16, State) {
-        let class = Class::of((head >> PROTOCOL_SHIFT) as u8) as usize;
-        let state = (head >> STATE_SHIFT) as usize & 7;
+    pub(crate) fn after(&self, protocol: u8, low: u16, tcp_flags: u8, side: Side) -> (u16, State) {
+        let class = Class::of(protocol) as usize;
+        let state = usize::from(low >> STATE_SHIFT) & 7;
         let event = (tcp_flags as usize & 7) << 1 | side as usize;
         let index = class << CLASS_SHIFT | state << STATE_AT | event;
         let after = self.after[index % CASES];
         let keep = 0xf000 | PLACE_MASK as u16;
         let state = State::from_bits((after >> STATE_SHIFT) as u8);
-        (head as u16 & keep | after, state)
+        (low & keep | after, state)
     }
 }
 
@@ -80,13 +79,13 @@ mod tests {
             let notes = Notes::new(&ages, now);
             for protocol in [6u8, 17, 1, 58, 0, 47, 255] {
                 for low in 0..0x400u64 {
-                    let head = 0x0012_0000_3456_a000 | u64::from(protocol) << PROTOCOL_SHIFT | low;
+                    let head = 0x0012_0000_3456_a000 | low;
                     for flags in [0, 1, 2, 3, 4, 5, 6, 7, 0x10, 0x12, 0xff] {
                         for side in [Side::Opener, Side::Answerer] {
                             let next = state_of(head).next(protocol, flags, side);
                             let age = ages.stamp(protocol, next, now);
                             assert_eq!(
-                                notes.after(head, flags, side),
+                                notes.after(protocol, head as u16, flags, side),
                                 (low_with(head, next, age), next)
                             );
                         }

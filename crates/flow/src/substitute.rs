@@ -1,7 +1,7 @@
 //! Another table in this one's place: for a benchmark that puts a peer's table, or none at all, into the very program that
 //! this one is measured in. There is nothing of it without the feature `substitute`, which no product turns on.
 
-use crate::entry::Found;
+use crate::entry::Hit;
 use crate::key::FlowKey;
 use crate::lookup::{BURST, Lookups};
 use crate::probe::Wanted;
@@ -11,7 +11,7 @@ use crate::table::FlowTable;
 pub trait Substitute<K>: Send {
     /// At most [`BURST`] connections, or nothing. The slices are equally long. A position is where in this table packets of the
     /// connection are noted: of an entry that is there, of whatever connection.
-    fn look_up(&self, keys: &[K], results: &mut [Option<Found>]);
+    fn look_up(&self, keys: &[K], results: &mut [Hit]);
 
     /// Whether packets of the connections it knows are noted, as for one that stands for a flow table. One that stands for
     /// the lack of any has nothing to note.
@@ -46,7 +46,7 @@ impl<K: FlowKey> FlowTable<K> {
         &self,
         other: &dyn Substitute<K>,
         lookups: &Lookups<K>,
-        results: &mut [Option<Found>],
+        results: &mut [Hit],
     ) {
         let count = lookups.count.min(BURST).min(results.len());
         let wanted = &lookups.wanted;
@@ -55,7 +55,7 @@ impl<K: FlowKey> FlowTable<K> {
         let results = &mut results[..count];
         other.look_up(&keys[..count], results);
         if other.keeps_notes() {
-            for found in results.iter().flatten() {
+            for found in results.iter().filter_map(|hit| hit.found()) {
                 self.memory.prefetch(found.position.bucket());
             }
         }
@@ -65,13 +65,13 @@ impl<K: FlowKey> FlowTable<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Config, Direction, Hops, Insertion, Ipv4Key, Ipv4Table, Position};
+    use crate::{Config, Direction, Found, Hops, Insertion, Ipv4Key, Ipv4Table, Position};
     use std::num::NonZeroU32;
 
     struct Even;
 
     impl Substitute<Ipv4Key> for Even {
-        fn look_up(&self, keys: &[Ipv4Key], results: &mut [Option<Found>]) {
+        fn look_up(&self, keys: &[Ipv4Key], results: &mut [Hit]) {
             for (key, result) in keys.iter().zip(results) {
                 let port = key.source_port();
                 let hops = Hops {
@@ -79,7 +79,8 @@ mod tests {
                     ..Hops::default()
                 };
                 let position = Position::of_number(NonZeroU32::MIN);
-                *result = port.is_multiple_of(2).then_some(Found { position, hops });
+                let found = Found::elsewhere(position, hops);
+                *result = port.is_multiple_of(2).then_some(found).into();
             }
         }
     }
@@ -91,16 +92,18 @@ mod tests {
         let stored = table.insert(&key(7), Hops::default(), 0, Direction::Forward, 0);
         assert!(matches!(stored, Insertion::New(_)));
         let keys: Vec<Ipv4Key> = (0..100).map(key).collect();
-        let mut found = vec![None; keys.len()];
+        let mut found = vec![Hit::NONE; keys.len()];
         table.substitute(Some(Box::new(Even)));
         table.lookup_batch(&keys, &mut found);
         for (port, found) in found.iter().enumerate() {
             let expected = (port % 2 == 0).then_some(port as u16);
-            assert_eq!(found.map(|found| found.hops.downstream), expected);
+            assert_eq!(found.found().map(|found| found.hops().downstream), expected);
         }
         table.substitute(None);
         table.lookup_batch(&keys, &mut found);
-        let known: Vec<usize> = (0..keys.len()).filter(|&at| found[at].is_some()).collect();
+        let known: Vec<usize> = (0..keys.len())
+            .filter(|&at| found[at].found().is_some())
+            .collect();
         assert_eq!(known, [7]);
     }
 }

@@ -7,7 +7,7 @@ use crate::entry::{
     FIRST, FlowEntry, Found, Hops, PLACE_MASK, Position, SECOND, age_of, low_with, state_of,
 };
 use crate::key::{FlowKey, PROTOCOL_SHIFT, QUOTIENT_MASK};
-use crate::lookup::look;
+use crate::lookup::{Lookups, look};
 use crate::memory::{HUGE, Memory, PAGE, Pages, ReserveError};
 use crate::notes::Notes;
 use crate::probe::{Hashes, Mixer, Wanted, hashes};
@@ -51,6 +51,8 @@ pub struct FlowTable<K: FlowKey> {
     pub(crate) scans_opened: u64,
     pub(crate) config: Config,
     pub(crate) moves: u64,
+    /// Entries whose state or age a packet has changed: what was found before may say something else.
+    pub(crate) noted: u64,
     pub(crate) notes: Notes,
     /// Ages that are being changed.
     pub(crate) retiming: Option<Retiming>,
@@ -67,6 +69,9 @@ pub type Ipv6Table = FlowTable<crate::key::Ipv6Key>;
 pub struct Noting<'a, K: FlowKey> {
     buckets: &'a mut [K::Bucket],
     notes: &'a Notes,
+    noted: &'a mut u64,
+    /// Not 0 once entries may say something else than when they were looked up.
+    stale: u16,
     #[cfg(feature = "substitute")]
     keeps_notes: bool,
 }
@@ -80,13 +85,40 @@ impl<K: FlowKey> Noting<'_, K> {
             return State::New;
         }
         let bucket = &mut self.buckets[position.bucket() as usize];
-        let head = bucket.head(position.slot());
-        let side = Side::of(direction, bucket.hops(position.slot()).opener);
-        let (low, state) = self.notes.after(head, tcp_flags, side);
-        if low != head as u16 {
+        let said = bucket.said(position.slot());
+        let side = Side::of(direction, said.opener());
+        let (low, state) = self.notes.after(said.protocol(), said.low, tcp_flags, side);
+        if low != said.low {
             bucket.set_low(position.slot(), low);
+            *self.noted += 1;
+            self.stale = 1;
         }
         state
+    }
+
+    /// Whether entries still say what they said when the burst was looked up ([`FlowTable::noting_found`]), so that
+    /// [`Noting::on_packet_found`] is the quicker way.
+    #[inline(always)]
+    pub fn is_as_found(&self) -> bool {
+        self.stale == 0
+    }
+
+    /// The same for a connection of the burst: nearly all packets change nothing, which tells what was found, without another
+    /// look at the entry.
+    #[inline(always)]
+    pub fn on_packet_found(&mut self, found: &Found, tcp_flags: u8, direction: Direction) {
+        let said = found.said();
+        let side = Side::of(direction, said.opener());
+        let (low, _) = self.notes.after(said.protocol(), said.low, tcp_flags, side);
+        if (low ^ said.low) | self.stale != 0 {
+            self.on_packet_after_all(found.position, tcp_flags, direction);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn on_packet_after_all(&mut self, position: Position, tcp_flags: u8, direction: Direction) {
+        self.on_packet(position, tcp_flags, direction);
     }
 }
 
@@ -233,6 +265,7 @@ impl<K: FlowKey> FlowTable<K> {
             scans_opened: 0,
             config: *config,
             moves: 0,
+            noted: 0,
             notes,
             retiming: None,
             #[cfg(feature = "substitute")]
@@ -403,7 +436,7 @@ impl<K: FlowKey> FlowTable<K> {
         let found = self.get(key)?;
         self.clear(found.position.bucket(), found.position.slot());
         self.counters.removed += 1;
-        Some(found.hops)
+        Some(found.hops())
     }
 
     /// Notes a packet of a connection: its TCP state moves on and its idle time starts again. `now` is in seconds;
@@ -422,12 +455,25 @@ impl<K: FlowKey> FlowTable<K> {
     /// What notes packets of one second, `now`, one after the other.
     #[inline(always)]
     pub fn noting(&mut self, now: u32) -> Noting<'_, K> {
+        self.noting_since(None, now)
+    }
+
+    /// The same for packets of a burst that was looked up since entries last moved.
+    #[inline(always)]
+    pub fn noting_found(&mut self, lookups: &Lookups<K>, now: u32) -> Noting<'_, K> {
+        self.noting_since(Some(lookups.noted), now)
+    }
+
+    #[inline(always)]
+    fn noting_since(&mut self, noted: Option<u64>, now: u32) -> Noting<'_, K> {
         if !self.notes.is_of(now) {
             self.renew_notes(now);
         }
         Noting {
             buckets: self.memory.buckets_mut(),
             notes: &self.notes,
+            stale: u16::from(noted != Some(self.noted)),
+            noted: &mut self.noted,
             #[cfg(feature = "substitute")]
             keeps_notes: self
                 .substitute
@@ -457,10 +503,9 @@ impl<K: FlowKey> FlowTable<K> {
         let (wanted, hashes) = probe;
         let [first, second] = hashes.map(|hash| self.shape.bucket(hash));
         let buckets = self.memory.buckets();
-        match look(engine, buckets, wanted, first, FIRST) {
-            None => look(engine, buckets, wanted, second, SECOND),
-            found => found,
-        }
+        let hit = look(engine, buckets, wanted, first, FIRST);
+        hit.found()
+            .or_else(|| look(engine, buckets, wanted, second, SECOND).found())
     }
 
     /// A stored entry's hashes, and its key's quotient.

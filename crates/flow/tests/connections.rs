@@ -2,8 +2,8 @@
 
 use flow::state::{ACK, FIN, RST, SETTLED, SYN, TCP};
 use flow::{
-    Config, Direction, FlowEntry, FlowKey, Hops, Insertion, Ipv4Key, Ipv4Table, State, Timeouts,
-    Verdict,
+    Config, Direction, FlowEntry, FlowKey, Hit, Hops, Insertion, Ipv4Key, Ipv4Table, State,
+    Timeouts, Verdict,
 };
 
 fn key(i: u32) -> Ipv4Key {
@@ -38,12 +38,13 @@ fn connections_are_found_while_the_table_grows_and_not_once_removed() {
         assert_eq!(table.remove(&key(i)), Some(hops(i)));
     }
     let keys: Vec<_> = (0..count).map(key).collect();
-    let mut results = vec![None; keys.len()];
+    let mut results = vec![Hit::NONE; keys.len()];
     table.lookup_batch(&keys, &mut results);
-    for (i, found) in results.into_iter().enumerate() {
+    for (i, hit) in results.into_iter().enumerate() {
+        let found = hit.found();
         assert_eq!(found, table.get(&keys[i]));
         assert_eq!(
-            found.map(|found| found.hops),
+            found.map(|found| found.hops()),
             (i % 2 == 1).then(|| hops(i as u32)),
             "{i}"
         );
@@ -137,7 +138,7 @@ fn a_scan_given_up_costs_nothing_and_one_that_ended_stays_ended() {
     assert!(!table.scan_step(&second, usize::MAX, &mut count));
     assert!(!table.scan_step(&second, usize::MAX, &mut count));
     assert_eq!(met, 1);
-    assert_eq!(table.get(&key(1)).map(|found| found.hops), Some(hops(2)));
+    assert_eq!(table.get(&key(1)).map(|found| found.hops()), Some(hops(2)));
 }
 
 #[test]
@@ -200,7 +201,7 @@ fn an_entry_imported_after_a_long_idle_time_leaves_at_once() {
 #[should_panic(expected = "one result per key")]
 fn a_burst_needs_a_result_for_each_key() {
     let table = Ipv4Table::new(&Config::new(1 << 20, [7; 16])).unwrap();
-    table.lookup_batch(&[key(1), key(2)], &mut [None]);
+    table.lookup_batch(&[key(1), key(2)], &mut [Hit::NONE]);
 }
 
 #[test]

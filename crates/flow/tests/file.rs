@@ -79,7 +79,7 @@ fn a_reopened_table_goes_on_where_it_was() {
     assert_eq!(table.config().timeouts, config.timeouts);
     for i in 0..300_000 {
         assert_eq!(
-            table.get(&key(i)).map(|found| found.hops),
+            table.get(&key(i)).map(|found| found.hops()),
             Some(hops(i)),
             "{i}"
         );
@@ -201,7 +201,7 @@ fn no_connection_is_lost_whenever_the_process_is_killed() {
         last = read_progress(&open(&directory.0, "progress"));
         let mut table = Ipv4Table::reopen(open(&directory.0, "table")).unwrap();
         for i in (last + 1).saturating_sub(WINDOW).max(1)..=last {
-            let found = table.get(&key(i)).map(|found| found.hops);
+            let found = table.get(&key(i)).map(|found| found.hops());
             assert_eq!(
                 found,
                 Some(hops(i)),
@@ -300,7 +300,7 @@ fn a_file_system_without_room_makes_the_table_full_and_not_the_process_dead() {
     assert!((30_000..100_000).contains(&count), "{count}");
     for i in 0..count {
         assert_eq!(
-            table.get(&key(i)).map(|found| found.hops),
+            table.get(&key(i)).map(|found| found.hops()),
             Some(hops(u64::from(i)))
         );
     }

@@ -66,7 +66,7 @@ fn fill(pages: Pages) {
     assert!(stats.entries * 100 > stats.slots_limit * 86, "{stats:?}");
     for i in accepted {
         assert_eq!(
-            table.get(&key(i)).map(|found| found.hops.upstream),
+            table.get(&key(i)).map(|found| found.hops().upstream),
             Some(i as u16),
             "{i} stays"
         );

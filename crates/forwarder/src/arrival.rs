@@ -399,7 +399,7 @@ impl<F: Frame> Pipeline<F> {
     ) -> Result<(PlaceId, Direction), Reason> {
         let is_error = shown.is_error;
         if let Some(found) = K::table(self).get(key) {
-            let (place, direction) = edge_entry(found.hops);
+            let (place, direction) = edge_entry(found.hops());
             let is_new = !is_error && self.begins_anew::<K>(found, tcp_flags, now);
             if rules.stage(place).is_some() && !is_new {
                 if !is_error {

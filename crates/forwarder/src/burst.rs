@@ -13,58 +13,28 @@
 mod ahead;
 mod at_home;
 mod keys;
+mod packet;
 mod read;
+mod train;
 
 use crate::arrival::{Arrival, edge_entry};
 use crate::family::Family;
 use crate::frame::Frame;
 use crate::pipeline::{Errand, Output, Pipeline};
-use crate::plain::{Remembered, Way};
+use crate::plain::Remembered;
 use crate::registry::PlaceId;
 use crate::rules::{Hop, Rules};
 use crate::trace::Sieve;
 use at_home::AtHome;
 use flow::{BURST, Found, Ipv4Key, Ipv6Key, Work};
 use keys::Connections;
+use packet::{LONG, Lane, Packet};
 use read::Read;
 use wire::ip::Fragmentation;
 use wire::steering::Direction;
 
 /// Stands for the position of a key at an edge.
 const NO_EDGE: u8 = u8::MAX;
-
-/// Which way a packet of a burst goes on.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Lane {
-    /// Not plain, or the first of its connection at an edge.
-    Long,
-    V4,
-    V6,
-}
-
-/// A packet of a burst.
-#[derive(Clone, Copy)]
-struct Packet {
-    way: Way,
-    /// Bytes of the IP packet.
-    length: u32,
-    /// Bytes in front of it.
-    offset: u8,
-    tcp_flags: u8,
-    lane: Lane,
-    /// Position of its key among those of its family.
-    slot: u8,
-}
-
-/// A packet of which nothing is known.
-const LONG: Packet = Packet {
-    way: Way(0),
-    length: 0,
-    offset: 0,
-    tcp_flags: 0,
-    lane: Lane::Long,
-    slot: 0,
-};
 
 /// Packets of a burst and their connections; kept between bursts for its memory. It shares no line of the cache.
 #[repr(align(64))]
@@ -106,23 +76,18 @@ impl Burst {
 
     /// A packet as all others are known.
     fn arrival(&self, at: usize) -> Arrival {
-        let Packet {
-            way,
-            length,
-            offset,
-            tcp_flags,
-            ..
-        } = self.packets[at % BURST];
+        let packet = self.packets[at % BURST];
+        let way = packet.way;
         Arrival {
             place: way.place(),
             from: way.hop(),
-            length,
-            offset: offset.into(),
+            length: packet.length(),
+            offset: packet.offset() as u16,
             direction: way.direction(),
             over_tunnel: way.over_tunnel(),
             has_service_header: false,
             loop_guard: way.loop_guard(),
-            tcp_flags,
+            tcp_flags: packet.tcp_flags(),
             is_error: false,
             fragmentation: Fragmentation::Whole,
         }
@@ -174,17 +139,17 @@ fn enter<K: Family>(
     let Connections { stages, edges } = connections;
     for slot in 0..edges.count.min(BURST) {
         let at = usize::from(edges.packets[slot]) % BURST;
-        let Some(found) = edges.found[slot] else {
+        let Some(found) = edges.hits[slot].found() else {
             continue;
         };
-        let (place, direction) = edge_entry(found.hops);
+        let (place, direction) = edge_entry(found.hops());
         if rules.stage(place).is_none() {
             continue;
         }
         let packet = &mut packets[at];
         packet.way = packet.way.moved(place, direction);
-        packet.slot = stages.push(stage_key(&edges.keys[slot], place, direction));
-        packet.lane = lane;
+        let slot_at_stage = stages.push(stage_key(&edges.keys[slot], place, direction));
+        *packet = packet.at(lane, slot_at_stage);
         edge_slots[at] = slot as u8;
     }
 }
@@ -227,20 +192,20 @@ struct GoThrough<'a, F, I, const SHARED: bool> {
     port: usize,
     burst: &'a mut Burst,
     count: usize,
-    frames: &'a mut I,
+    frames: I,
     now: u32,
     out: &'a mut Output<F>,
 }
 
 impl<F: Frame, I: Iterator<Item = F>, const SHARED: bool> Work for GoThrough<'_, F, I, SHARED> {
-    type Output = ();
+    type Output = I;
 
     #[inline(always)]
-    fn run(self) {
+    fn run(self) -> I {
         let (burst, frames) = (self.burst, self.frames);
         let (count, now, out) = (self.count, self.now, self.out);
         self.pipeline
-            .go_through::<SHARED>(self.rules, self.port, burst, count, frames, now, out);
+            .go_through::<SHARED, I>(self.rules, self.port, burst, count, frames, now, out)
     }
 }
 
@@ -305,27 +270,26 @@ impl<F: Frame> Pipeline<F> {
                 burst
                     .homes
                     .part(port, received, own, &mut parted, &mut out.away);
-                let (count, mut here) = (parted[own].len(), parted[own].drain(..));
+                let (count, here) = (parted[own].len(), parted[own].drain(..));
                 processor.run(GoThrough::<_, _, SHARED> {
                     pipeline: self,
                     rules,
                     port,
                     burst: &mut burst,
                     count,
-                    frames: &mut here,
+                    frames: here,
                     now,
                     out,
                 });
-                drop(here);
                 self.parted = parted;
             } else {
-                processor.run(GoThrough::<_, _, SHARED> {
+                frames = processor.run(GoThrough::<_, _, SHARED> {
                     pipeline: self,
                     rules,
                     port,
                     burst: &mut burst,
                     count,
-                    frames: &mut frames,
+                    frames,
                     now,
                     out,
                 });
@@ -338,23 +302,25 @@ impl<F: Frame> Pipeline<F> {
     /// Looks up and sends the next `count` frames, which were read.
     #[allow(clippy::too_many_arguments)]
     #[inline(always)]
-    fn go_through<const SHARED: bool>(
+    fn go_through<const SHARED: bool, I: Iterator<Item = F>>(
         &mut self,
         rules: &Rules,
         port: usize,
         burst: &mut Burst,
         count: usize,
-        frames: &mut impl Iterator<Item = F>,
+        mut frames: I,
         now: u32,
         out: &mut Output<F>,
-    ) {
+    ) -> I {
         burst.look_up(rules, self);
         let as_of = AsOf {
             moves: self.flow_moves,
         };
         let mut at = 0;
         while at < count {
-            at += self.go_along(rules, burst, at..count, as_of, frames, now, out);
+            let gone;
+            (gone, frames) = self.go_along(rules, burst, at..count, as_of, frames, now, out);
+            at += gone;
             if at < count
                 && let Some(frame) = frames.next()
             {
@@ -362,6 +328,7 @@ impl<F: Frame> Pipeline<F> {
                 at += 1;
             }
         }
+        frames
     }
 
     /// Deals with one packet whose turn it is.
@@ -378,7 +345,7 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
         out: &mut Output<F>,
     ) {
-        match burst.packets[at % BURST].lane {
+        match burst.packets[at % BURST].lane() {
             Lane::V4 if self.go_in(rules, as_of, burst, &burst.v4, at, &mut frame, now) => {
                 self.go_on(rules, as_of, burst, &burst.v4, at, frame, now, out);
             }
@@ -409,7 +376,7 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
         out: &mut Output<F>,
     ) {
-        let (key, found) = connections.stages.get(burst.packets[at % BURST].slot);
+        let (key, found) = connections.stages.get(burst.packets[at % BURST].slot());
         let found = as_of.still(self, key, found);
         self.steer(rules, &burst.arrival(at), key, found, frame, now, out);
     }
@@ -433,14 +400,14 @@ impl<F: Frame> Pipeline<F> {
             return true;
         }
         let arrival = burst.arrival(at);
-        let (key, found) = connections.edges.get(slot);
+        let (key, found) = connections.edges.get(slot.into());
         let (Some(found), Some(Hop::Edge(edge))) =
             (as_of.still(self, key, found), rules.hop(arrival.from))
         else {
             return false;
         };
         let is_new = self.begins_anew::<K>(found, arrival.tcp_flags, now);
-        if is_new || edge_entry(found.hops) != (arrival.place, arrival.direction) {
+        if is_new || edge_entry(found.hops()) != (arrival.place, arrival.direction) {
             return false;
         }
         let seen = flow::Direction::Forward;

@@ -272,7 +272,7 @@ impl<F: Frame> Pipeline<F> {
         };
         let (flags, seen) = (arrival.tcp_flags, flow::Direction::Reverse);
         match K::table(self).get(&answer) {
-            Some(found) if found.hops.upstream == arrival.place.0 => {
+            Some(found) if found.hops().upstream == arrival.place.0 => {
                 K::table_mut(self).on_packet(found.position, flags, seen, now);
             }
             other => {

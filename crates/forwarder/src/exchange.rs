@@ -159,11 +159,11 @@ impl<F: Frame> Pipeline<F> {
         let sibling = import.sibling.0;
         let merge = |own: u16, theirs: u16| if own == sibling { theirs } else { own };
         let hops = Hops {
-            upstream: merge(found.hops.upstream, entry.hops.upstream),
-            downstream: merge(found.hops.downstream, entry.hops.downstream),
-            opener: found.hops.opener,
+            upstream: merge(found.hops().upstream, entry.hops.upstream),
+            downstream: merge(found.hops().downstream, entry.hops.downstream),
+            opener: found.hops().opener,
         };
-        if hops != found.hops {
+        if hops != found.hops() {
             table.update(found.position, hops);
             sum.taken += 1;
         }

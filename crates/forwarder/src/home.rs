@@ -33,6 +33,12 @@ pub struct Homes {
 }
 
 impl Homes {
+    /// One worker, which is everybody's home.
+    pub(crate) const ONE: Homes = Homes {
+        keys: [0; 2],
+        workers: 1,
+    };
+
     /// Homes with so many workers, up to [`WORKERS_LIMIT`]. The key is secret.
     pub fn new(key: [u8; 16], workers: usize) -> Homes {
         let sip = SipHash13::new(key);
@@ -78,15 +84,17 @@ impl Homes {
         self.meet(one, other, protocol)
     }
 
-    /// The homes of several connections over IPv4, whichever end of them comes first: a loop that is compiled to vectors.
+    /// The homes of several connections over IPv4, whichever end of them comes first, and a number that is 0 if all are `own`: a
+    /// loop that is compiled to vectors, which would wait for the homes if it had to read them again.
     #[inline(always)]
-    pub(crate) fn of_each_v4<const N: usize>(&self, keys: &[Ipv4Key]) -> [u32; N] {
-        let mut homes = [0; N];
+    pub(crate) fn of_each_v4<const N: usize>(&self, keys: &[Ipv4Key], own: u32) -> ([u32; N], u32) {
+        let (mut homes, mut differs) = ([0; N], 0);
         for (key, home) in keys.iter().zip(&mut homes) {
             let [one, other] = key.ends().map(|end| end ^ self.keys[0]);
             *home = self.settle(product_of_halves(one, other), key.protocol());
+            differs |= *home ^ own;
         }
-        homes
+        (homes, differs)
     }
 
     /// The same over IPv6, one by one.
@@ -368,7 +376,11 @@ mod tests {
             std::array::from_fn::<u32, 16, _>(|at| homes.of(&key(at)) as u32)
         };
         let forward = |at: usize| v4[at].tuple(steering::Direction::Forward);
-        assert_eq!(homes.of_each_v4::<16>(&v4), tuple(&forward));
+        let (each, differs) = homes.of_each_v4::<16>(&v4, 3);
+        assert_eq!(each, tuple(&forward));
+        assert_ne!(differs, 0, "they are at home with several");
+        let alone = Homes::new([9; 16], 1).of_each_v4::<16>(&v4, 0);
+        assert_eq!(alone, ([0; 16], 0));
         let reverse = |at: usize| v6[at].tuple(steering::Direction::Reverse);
         assert_eq!(homes.of_each_v6::<16>(&v6), tuple(&reverse));
         for one in [0, 1, u64::MAX, 0x1234_5678_9abc_def0, 1 << 32] {

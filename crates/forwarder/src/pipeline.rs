@@ -277,7 +277,7 @@ impl<F: Frame> Pipeline<F> {
         found: Found,
         now: u32,
     ) -> Result<HopId, Reason> {
-        let (towards, origin) = ends(found.hops, arrival.direction);
+        let (towards, origin) = ends(found.hops(), arrival.direction);
         if self
             .exits
             .get(towards, arrival.direction)

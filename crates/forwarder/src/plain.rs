@@ -133,6 +133,12 @@ struct Sources {
     last: ([u64; 2], Way),
 }
 
+/// An Ethernet header in two words that overlap.
+#[inline(always)]
+pub(crate) fn in_words(header: &[u8; ethernet::HEADER_LENGTH]) -> [u64; 2] {
+    [0, 6].map(|at| u64::from_ne_bytes(part(header, at)))
+}
+
 /// A small table of ways by words; one that is 0 is none.
 struct Memory {
     ways: [(u64, Way); REMEMBERED],
@@ -208,6 +214,15 @@ impl<'a> Plain<'a> {
         self.underlay.is_some()
     }
 
+    /// Ethernet header and way of the last packet without a tag, if it is over IPv4 and from neither a tunnel nor an edge.
+    #[inline(always)]
+    pub(crate) fn train(&self) -> Option<([u64; 2], Way)> {
+        const TYPE: u64 = u64::from_ne_bytes([0, 0, 0, 0, 0, 0, 0xff, 0xff]);
+        const IPV4: u64 = u64::from_ne_bytes([0, 0, 0, 0, 0, 0, 0x08, 0]);
+        let (words, way) = self.sources.last;
+        (words[1] & TYPE == IPV4 && !way.entered()).then_some((words, way))
+    }
+
     /// Where the packet is of a frame from which no tag was taken, if what is in front of it is plain. `UNDERLAY` says whether the
     /// port is the underlay's.
     #[inline(always)]
@@ -215,7 +230,7 @@ impl<'a> Plain<'a> {
         let header = frame.first_chunk::<{ ethernet::HEADER_LENGTH }>()?;
         let ether_type = u16::from_be_bytes(part(header, 12));
         // That of the packet before is the likeliest.
-        let words = [0, 6].map(|at| u64::from_ne_bytes(part(header, at)));
+        let words = in_words(header);
         if !UNDERLAY && words == self.sources.last.0 {
             return Some(Located {
                 way: self.sources.last.1,

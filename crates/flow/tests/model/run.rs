@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use flow::state::{ACK, FIN, RST, SYN};
-use flow::{BURST, Config, Counters, Direction, FlowKey, FlowTable, Hops, Insertion, Verdict};
+use flow::{BURST, Config, Counters, Direction, FlowKey, FlowTable, Hit, Hops, Insertion, Verdict};
 
 use crate::Population;
 use crate::random::Random;
@@ -116,7 +116,7 @@ impl<K: FlowKey> Run<K> {
             }
             Insertion::Present(found) => {
                 assert_eq!(
-                    Some(found.hops),
+                    Some(found.hops()),
                     known.map(|known| known.hops),
                     "{}: {key:?}",
                     self.context
@@ -224,12 +224,13 @@ impl<K: FlowKey> Run<K> {
     fn look_up_burst(&mut self) {
         let count = 1 + self.random.below(2 * BURST as u32) as usize;
         let keys: Vec<K> = (0..count).map(|_| self.key()).collect();
-        let mut results = vec![None; count];
+        let mut results = vec![Hit::NONE; count];
         self.table.lookup_batch(&keys, &mut results);
-        for (key, found) in keys.iter().zip(results) {
+        for (key, hit) in keys.iter().zip(results) {
+            let found = hit.found();
             let known = self.reference.connections.get(key);
             assert_eq!(
-                found.map(|found| found.hops),
+                found.map(|found| found.hops()),
                 known.map(|known| known.hops),
                 "{}: {key:?}",
                 self.context

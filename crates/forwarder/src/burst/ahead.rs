@@ -1,7 +1,8 @@
 //! Packets that need no decision: their connection is known and so is its way out. Packets alike leave in one run.
 
 use super::keys::Connections;
-use super::{AsOf, Burst, Lane, Packet};
+use super::packet::{Lane, Packet};
+use super::{AsOf, Burst};
 use crate::arrival::spend_time_to_live;
 use crate::counters::{Counters, Drop};
 use crate::exits::{Exit, ExitKind, Exits, TUNNEL_V4};
@@ -12,9 +13,9 @@ use crate::pipeline::{Output, Pipeline, ends, flow_direction};
 use crate::plain::Way;
 use crate::rules::Rules;
 use crate::trace::{Sieve, Trace};
-use flow::{BURST, FlowTable, Hops, Noting, Work};
+use flow::{BURST, FlowTable, Noting, Work};
 use std::ops::Range;
-use wire::{Addresses, ethernet, tcp};
+use wire::{Addresses, ethernet};
 
 /// What sending packets of one family takes.
 struct Ahead<'a, K: Family, T> {
@@ -35,8 +36,11 @@ struct Run<'a, K: Family> {
     connections: &'a Connections<K>,
     table: Noting<'a, K>,
     trace: Option<(&'a Trace, Sieve)>,
+    /// The first of them.
+    first: Packet,
     way: Way,
-    hops: Hops,
+    /// Both hops of their entries.
+    ends: u32,
     exit: &'a Exit,
     labels: u64,
 }
@@ -45,19 +49,22 @@ struct Run<'a, K: Family> {
 struct Leave<'a, 'b, K: Family, F, I, const SIMPLE: bool> {
     run: Run<'a, K>,
     range: Range<usize>,
-    frames: &'b mut I,
+    frames: I,
     list: &'b mut Vec<F>,
 }
 
 impl<K: Family, F: Frame, I: Iterator<Item = F>, const SIMPLE: bool> Work
     for Leave<'_, '_, K, F, I, SIMPLE>
 {
-    type Output = Gone;
+    type Output = (Gone, I);
 
     #[inline(always)]
-    fn run(self) -> Gone {
-        self.run
-            .leave::<F, SIMPLE>(self.range, self.frames, self.list)
+    fn run(self) -> (Gone, I) {
+        let mut frames = self.frames;
+        let gone = self
+            .run
+            .leave::<F, SIMPLE>(self.range, &mut frames, self.list);
+        (gone, frames)
     }
 }
 
@@ -74,31 +81,32 @@ impl<F: Frame> Pipeline<F> {
     /// then. Returns how many these were.
     #[allow(clippy::too_many_arguments)]
     #[inline(always)]
-    pub(super) fn go_along(
+    pub(super) fn go_along<I: Iterator<Item = F>>(
         &mut self,
         rules: &Rules,
         burst: &Burst,
         mut range: Range<usize>,
         as_of: AsOf,
-        frames: &mut impl Iterator<Item = F>,
+        mut frames: I,
         now: u32,
         out: &mut Output<F>,
-    ) -> usize {
+    ) -> (usize, I) {
         let start = range.start;
         range.end = range.end.min(BURST);
         if as_of.moves != self.flow_moves {
-            return 0;
+            return (0, frames);
         }
         while range.start < range.end {
-            let lane = burst.packets[range.start % BURST].lane;
+            let lane = burst.packets[range.start % BURST].lane();
             let trace = match burst.is_watched {
                 true => sifted(&self.trace),
                 false => None,
             };
             let (exits, neighbours) = (&mut self.exits, &self.neighbours);
             let counters = &mut self.counters;
-            let gone = match lane {
-                Lane::Long => 0,
+            let gone;
+            (gone, frames) = match lane {
+                Lane::Long => (0, frames),
                 Lane::V4 => Ahead {
                     rules,
                     burst,
@@ -129,41 +137,41 @@ impl<F: Frame> Pipeline<F> {
             }
             range.start += gone;
         }
-        range.start - start
+        (range.start - start, frames)
     }
 }
 
 impl<K: Family, T> Ahead<'_, K, T> {
     /// Sends the packets of a range that are like its first, up to one that needs a decision; returns how many.
     #[inline(always)]
-    fn leave<F: Frame>(
+    fn leave<F: Frame, I: Iterator<Item = F>>(
         self,
         range: Range<usize>,
-        frames: &mut impl Iterator<Item = F>,
+        frames: I,
         out: &mut Output<F>,
-    ) -> usize {
+    ) -> (usize, I) {
         let first = self.burst.packets[range.start % BURST];
         let (way, direction) = (first.way, first.way.direction());
-        let Some(hops) = self.connections.stages.hops(first.slot) else {
-            return 0;
+        let Some(found) = self.connections.stages.hits[first.slot()].found() else {
+            return (0, frames);
         };
-        let (towards, origin) = ends(hops, direction);
+        let (towards, origin) = ends(found.hops(), direction);
         if origin != way.hop() {
-            return 0;
+            return (0, frames);
         }
         let exits = self.exits;
         if !is_ready(exits.fresh(self.rules, self.neighbours, towards, direction)) {
-            return 0;
+            return (0, frames);
         }
         let labels = exits.labels(way.place(), direction, way.loop_guard());
         let Some(exit) = exits.get(towards, direction) else {
-            return 0;
+            return (0, frames);
         };
         let labels = match exit.kind {
             ExitKind::Attachment => 0,
             _ => match labels {
                 Some(labels) => labels,
-                None => return 0,
+                None => return (0, frames),
             },
         };
         let list = out.list(usize::from(exit.port));
@@ -172,15 +180,16 @@ impl<K: Family, T> Ahead<'_, K, T> {
         let run = Run {
             burst: self.burst,
             connections: self.connections,
-            table: self.table.noting(self.now),
+            table: self.connections.stages.noting(self.table, self.now),
             trace: self.trace,
+            first,
             way,
-            hops,
+            ends: found.ends(),
             exit,
             labels,
         };
         let simple = exit.kind == ExitKind::TunnelV4 && !way.entered();
-        let gone = match simple && self.trace.is_none() {
+        let (gone, frames) = match simple && self.trace.is_none() {
             true => processor.run(Leave::<_, _, _, true> {
                 run,
                 range,
@@ -201,7 +210,7 @@ impl<K: Family, T> Ahead<'_, K, T> {
         for _ in 0..gone.unsent {
             counters.drop_at(Drop::NoHeadroom.into(), Some(stage));
         }
-        gone.packets
+        (gone.packets, frames)
     }
 }
 
@@ -236,50 +245,53 @@ impl<K: Family> Run<'_, K> {
     ) -> Gone {
         let start = range.start;
         let packets = self.burst.packets.get(range).unwrap_or_default();
-        let (count, bytes) = self.note::<SIMPLE>(start, packets);
+        let (count, bytes) = match self.table.is_as_found() {
+            true => self.note::<SIMPLE, true>(start, packets),
+            false => self.note::<SIMPLE, false>(start, packets),
+        };
         let first = list.len();
         // All together: one by one each frame would cost a look at both lists' ends.
         list.extend(frames.take(count));
-        let mut stuck = 0u64;
+        let mut stuck = Stuck(0);
         for (at, (packet, frame)) in packets.iter().zip(&mut list[first..]).enumerate() {
-            let slot = usize::from(packet.slot) % BURST;
+            let slot = packet.slot();
             let framed = match SIMPLE {
                 true => self.tunnelled(packet, slot, frame),
                 false => self.frame(packet, slot, frame),
             };
-            stuck |= u64::from(!framed) << at;
+            if !framed {
+                stuck.add(at);
+            }
         }
-        if stuck != 0 {
-            take_out(list, first, stuck);
+        if stuck.0 != 0 {
+            stuck.take_out(list, first);
         }
         Gone {
             packets: count,
             bytes,
-            unsent: stuck.count_ones().into(),
+            unsent: stuck.0.count_ones().into(),
         }
     }
 
     /// Counts the packets that belong to the run, up to the first that does not, and their bytes, and notes them in their
     /// connections' entries. A loop of its own: what it waits for is not the frames.
     #[inline(always)]
-    fn note<const SIMPLE: bool>(&mut self, start: usize, packets: &[Packet]) -> (usize, u64) {
-        let Some(first) = packets.first() else {
-            return (0, 0);
-        };
+    fn note<const SIMPLE: bool, const AS_FOUND: bool>(
+        &mut self,
+        start: usize,
+        packets: &[Packet],
+    ) -> (usize, u64) {
         let (direction, mut bytes) = (flow_direction(self.way.direction()), 0);
-        let wanted = both_ends(self.hops);
+        let (first, ends) = (self.first, self.ends);
         let mut count = 0;
         for packet in packets {
-            let slot = usize::from(packet.slot) % BURST;
-            let Some(found) = self.connections.stages.found[slot] else {
+            let slot = packet.slot();
+            let Some(found) = self.connections.stages.hits[slot].found() else {
                 break;
             };
             // A SYN that enters may have to offer less, and any may begin a connection anew. All in one word: few packets differ.
-            let differs = (packet.way.0 ^ self.way.0)
-                | u64::from(both_ends(found.hops) ^ wanted)
-                | u64::from(packet.lane as u8 ^ first.lane as u8)
-                | u64::from(packet.tcp_flags & tcp::SYN);
-            if differs != 0 || packet.length > self.exit.mtu {
+            let differs = packet.differs_from(first) | u64::from(found.ends() ^ ends);
+            if differs != 0 || packet.length() > self.exit.mtu {
                 break;
             }
             if !SIMPLE {
@@ -287,12 +299,15 @@ impl<K: Family> Run<'_, K> {
                     break;
                 }
                 if self.way.entered() {
-                    self.note_at_edge(start + count, packet.tcp_flags);
+                    self.note_at_edge(start + count, packet.tcp_flags());
                 }
             }
-            self.table
-                .on_packet(found.position, packet.tcp_flags, direction);
-            bytes += u64::from(packet.length);
+            let flags = packet.tcp_flags();
+            match AS_FOUND {
+                true => self.table.on_packet_found(&found, flags, direction),
+                false => _ = self.table.on_packet(found.position, flags, direction),
+            }
+            bytes += u64::from(packet.length());
             count += 1;
         }
         (count, bytes)
@@ -319,7 +334,7 @@ impl<K: Family> Run<'_, K> {
     #[inline]
     fn note_at_edge(&mut self, at: usize, tcp_flags: u8) {
         let slot = usize::from(self.burst.edge_slots[at % BURST]) % BURST;
-        if let Some(found) = self.connections.edges.found[slot] {
+        if let Some(found) = self.connections.edges.hits[slot].found() {
             let seen = flow::Direction::Forward;
             self.table.on_packet(found.position, tcp_flags, seen);
         }
@@ -328,7 +343,7 @@ impl<K: Family> Run<'_, K> {
     /// Puts a tunnel's header over IPv4 in front of a packet; false when its buffer has no room.
     #[inline(always)]
     fn tunnelled<F: Frame>(&self, packet: &Packet, slot: usize, frame: &mut F) -> bool {
-        let (offset, length) = (usize::from(packet.offset), packet.length);
+        let (offset, length) = (packet.offset(), packet.length());
         let Some(header) = frame.reframe_with::<TUNNEL_V4>(offset, length as usize) else {
             return false;
         };
@@ -340,7 +355,7 @@ impl<K: Family> Run<'_, K> {
     /// Puts the header of a way out in front of a packet; false when its buffer has no room.
     #[inline(always)]
     fn frame<F: Frame>(&self, packet: &Packet, slot: usize, frame: &mut F) -> bool {
-        let (offset, length) = (usize::from(packet.offset), packet.length);
+        let (offset, length) = (packet.offset(), packet.length());
         if self.way.entered()
             && let Some(packet) = frame.data_mut().get_mut(offset..)
         {
@@ -365,15 +380,20 @@ impl<K: Family> Run<'_, K> {
     }
 }
 
-/// Both hops of an entry in one number.
-#[inline(always)]
-fn both_ends(hops: Hops) -> u32 {
-    u32::from(hops.upstream) | u32::from(hops.downstream) << 16
-}
+/// Those packets of a run, by their positions, whose buffers had no room.
+struct Stuck(u64);
 
-/// Takes frames out of the end of a list, which begins at `first`: those whose bits are set.
-#[cold]
-fn take_out<F>(list: &mut Vec<F>, first: usize, stuck: u64) {
-    let frames = list.split_off(first).into_iter().enumerate();
-    list.extend(frames.filter_map(|(at, frame)| (stuck >> at & 1 == 0).then_some(frame)));
+impl Stuck {
+    #[cold]
+    #[inline(never)]
+    fn add(&mut self, at: usize) {
+        self.0 |= 1 << at;
+    }
+
+    /// Takes their frames out of the end of a list, where the run begins at `first`.
+    #[cold]
+    fn take_out<F>(&self, list: &mut Vec<F>, first: usize) {
+        let frames = list.split_off(first).into_iter().enumerate();
+        list.extend(frames.filter_map(|(at, frame)| (self.0 >> at & 1 == 0).then_some(frame)));
+    }
 }

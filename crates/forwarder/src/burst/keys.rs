@@ -1,7 +1,7 @@
 //! The keys of a burst's packets, looked up together. A key's position is that of what was found of it.
 
 use crate::family::Family;
-use flow::{BURST, FlowTable, Found, Hops, Lookups, Missed};
+use flow::{BURST, FlowTable, Found, Hit, Lookups, Missed, Noting};
 
 /// Ports worked out together, by the processors that work out most.
 const AT_ONCE: usize = 8;
@@ -17,7 +17,7 @@ pub(super) struct Keys<K: Family> {
     pub(super) keys: [K; BURST],
     lookups: Lookups<K>,
     missed: Missed,
-    pub(super) found: [Option<Found>; BURST],
+    pub(super) hits: [Hit; BURST],
     /// Outer UDP source ports of what is looked up at stages.
     pub(super) ports: [u16; BURST],
     /// Positions in the burst, of those that [`Keys::push_of`] has added.
@@ -31,7 +31,7 @@ impl<K: Family> Keys<K> {
             lookups: Lookups::new(&none),
             missed: Missed::NONE,
             keys: [none; BURST],
-            found: [None; BURST],
+            hits: [Hit::NONE; BURST],
             ports: [0; BURST],
             packets: [0; BURST],
             count: 0,
@@ -73,9 +73,9 @@ impl<K: Family> Keys<K> {
 
     /// Moves a key to the place of one that is not needed any more, `to`, which moves on; returns its new position.
     #[inline(always)]
-    pub(super) fn keep(&mut self, slot: u8, to: &mut usize) -> u8 {
+    pub(super) fn keep(&mut self, slot: usize, to: &mut usize) -> u8 {
         let at = *to % BURST;
-        self.put(slot.into(), at);
+        self.put(slot, at);
         *to += 1;
         at as u8
     }
@@ -111,14 +111,14 @@ impl<K: Family> Keys<K> {
     pub(super) fn look(&mut self, table: &FlowTable<K>) {
         if self.count > 0 {
             self.fetch(table, 1);
-            table.look(&self.lookups, &mut self.found, &mut self.missed);
+            table.look(&mut self.lookups, &mut self.hits, &mut self.missed);
         }
     }
 
     /// The second half.
     pub(super) fn look_again(&mut self, table: &FlowTable<K>) {
         if self.count > 0 {
-            table.look_again(&self.lookups, &mut self.found, &self.missed);
+            table.look_again(&self.lookups, &mut self.hits, &self.missed);
         }
     }
 
@@ -137,17 +137,17 @@ impl<K: Family> Keys<K> {
         self.ports = ports;
     }
 
-    /// The hops of the connection found of a key.
+    /// What notes packets of these connections in their entries. `now` is in seconds.
     #[inline(always)]
-    pub(super) fn hops(&self, slot: u8) -> Option<Hops> {
-        self.found[usize::from(slot) % BURST].map(|found| found.hops)
+    pub(super) fn noting<'a>(&self, table: &'a mut FlowTable<K>, now: u32) -> Noting<'a, K> {
+        table.noting_found(&self.lookups, now)
     }
 
     /// A key and what was found of it.
     #[inline(always)]
-    pub(super) fn get(&self, slot: u8) -> (&K, Option<Found>) {
-        let slot = usize::from(slot) % BURST;
-        (&self.keys[slot], self.found[slot])
+    pub(super) fn get(&self, slot: usize) -> (&K, Option<Found>) {
+        let slot = slot % BURST;
+        (&self.keys[slot], self.hits[slot].found())
     }
 }
 

@@ -2,13 +2,15 @@
 
 use super::at_home::AtHome;
 use super::keys::Keys;
-use super::{Burst, LONG, Lane, NO_EDGE, Packet};
+use super::packet::{LONG, Lane, Packet};
+use super::train::Follow;
+use super::{Burst, NO_EDGE};
 use crate::capture::Capture;
 use crate::family::Family;
 use crate::frame::Frame;
 use crate::home::Homes;
 use crate::pipeline::Pipeline;
-use crate::plain::{Ip, Located, Plain};
+use crate::plain::{Ip, Located, Plain, Way};
 use crate::rules::Rules;
 use crate::trace::Sieve;
 use flow::{BURST, FETCH, Ipv4Table, Ipv6Table, Work};
@@ -101,7 +103,7 @@ impl Burst {
         self.edge_slots = [NO_EDGE; BURST];
         let (homes, own) = match &pipeline.sharing {
             Some(sharing) if SHARED => sharing.homes(),
-            _ => (Homes::new([0; 16], 1), 0),
+            _ => (Homes::ONE, 0),
         };
         self.homes.clear(own as u8);
         self.is_captured = false;
@@ -141,10 +143,19 @@ impl Burst {
                 v4: self.v4.counts(),
                 v6: self.v6.counts(),
             };
-            for frame in part {
-                received.prefetch(position + received.ahead);
-                self.packets[at % BURST] = self.read_one::<F, UNDERLAY>(plain, frame, at);
-                (position, at) = (position + 1, at + 1);
+            let end = position + part.len();
+            while position < end {
+                if !UNDERLAY && let Some(train) = plain.train() {
+                    let ahead = frames.get(position + received.ahead..).unwrap_or_default();
+                    let count = self.follow(train, &frames[position..end], ahead, at, v4);
+                    (position, at) = (position + count, at + count);
+                }
+                if position < end {
+                    received.prefetch(position + received.ahead);
+                    let packet = self.read_one::<F, UNDERLAY>(plain, &frames[position], at);
+                    self.packets[at % BURST] = packet;
+                    (position, at) = (position + 1, at + 1);
+                }
             }
             if SHARED {
                 at = self.keep_own(sharers, &marks, at, received.captured);
@@ -157,6 +168,31 @@ impl Burst {
         if let Some(sieve) = received.captured.filter(|_| !SHARED) {
             self.is_captured = self.may_be_captured(sieve, &Marks::default(), at);
         }
+    }
+
+    /// Reads the frames of a train, up to the first that is not of it; returns how many, the first of which is the `at`-th packet.
+    #[inline(always)]
+    fn follow<F: Frame>(
+        &mut self,
+        train: ([u64; 2], Way),
+        frames: &[F],
+        ahead: &[F],
+        at: usize,
+        table: &Ipv4Table,
+    ) -> usize {
+        let slot = self.v4.stages.count;
+        let packets = self.packets.get_mut(at..).unwrap_or_default();
+        let keys = self.v4.stages.keys.get_mut(slot..).unwrap_or_default();
+        let count = table.processor().run(Follow {
+            train,
+            frames,
+            ahead,
+            packets,
+            keys,
+            slot,
+        });
+        self.v4.stages.count += count;
+        count
     }
 
     /// Whether a capture may want some of `count` packets, read since `marks`: those with keys over IPv4 are asked together, and any others
@@ -195,13 +231,8 @@ impl Burst {
         let Some(bytes) = data.get(offset..end) else {
             return LONG;
         };
-        let known = |length, tcp_flags, lane, slot| Packet {
-            way,
-            length,
-            offset: offset as u8,
-            tcp_flags,
-            lane,
-            slot,
+        let known = |length, tcp_flags, lane, slot| {
+            Packet::new(way, offset as u8, length, tcp_flags).at(lane, slot)
         };
         match ether_type {
             ethernet::IPV4 => {
@@ -244,14 +275,11 @@ impl Burst {
         captured: Option<Sieve>,
     ) -> usize {
         let Sharers { homes, own } = sharers;
-        let theirs = homes.of_each_v4(self.v4.stages.since(marks.v4[0]));
+        let (theirs, differs) = homes.of_each_v4(self.v4.stages.since(marks.v4[0]), *own);
         if let Some(sieve) = captured {
             self.is_captured |= self.may_be_captured(sieve, marks, at - marks.at);
         }
         let stages = self.v4.stages.since(marks.v4[0]);
-        let differs = theirs[..stages.len().min(FETCH)]
-            .iter()
-            .fold(0, |differs, home| differs | home ^ own);
         let others = self.v4.edges.count - marks.v4[1] + self.v6.stages.count - marks.v6[0]
             + self.v6.edges.count
             - marks.v6[1];
@@ -269,9 +297,8 @@ impl Burst {
         for (index, &home) in homes.iter().enumerate().take(end - marks.at) {
             self.homes.note(marks.position + index, home, home != own);
             // What goes is written over by what comes next.
-            let mut packet = self.packets[(marks.at + index) % BURST];
-            packet.slot = kept as u8;
-            self.packets[at % BURST] = packet;
+            let packet = self.packets[(marks.at + index) % BURST];
+            self.packets[at % BURST] = packet.at(Lane::V4, kept as u8);
             self.v4.stages.put(marks.v4[0] + index, kept);
             let stays = usize::from(home == own);
             (at, kept) = (at + stays, kept + stays);
@@ -292,7 +319,7 @@ impl Burst {
     ) -> usize {
         let (own, all) = (sharers.own, &sharers.homes);
         let stages_v6: [u32; FETCH] = all.of_each_v6(self.v6.stages.since(marks.v6[0]));
-        let edges: [u32; FETCH] = all.of_each_v4(self.v4.edges.since(marks.v4[1]));
+        let (edges, _) = all.of_each_v4::<FETCH>(self.v4.edges.since(marks.v4[1]), own);
         let edges_v6: [u32; FETCH] = all.of_each_v6(self.v6.edges.since(marks.v6[1]));
         // Of packets that enter at an edge. Those without a key stay.
         let mut homes = [own; FETCH];
@@ -305,8 +332,8 @@ impl Burst {
         let mut places = [0; FETCH];
         for index in 0..end - marks.at {
             let mut packet = self.packets[(marks.at + index) % BURST];
-            let slot = usize::from(packet.slot);
-            let home = match packet.lane {
+            let slot = packet.slot();
+            let home = match packet.lane() {
                 Lane::V4 => stages[(slot - marks.v4[0]) % FETCH],
                 Lane::V6 => stages_v6[(slot - marks.v6[0]) % FETCH],
                 Lane::Long => homes[index % FETCH],
@@ -315,11 +342,11 @@ impl Burst {
                 self.homes.note(marks.position + index, home, true);
                 continue;
             }
-            match packet.lane {
-                Lane::V4 => packet.slot = self.v4.stages.keep(packet.slot, &mut v4[0]),
-                Lane::V6 => packet.slot = self.v6.stages.keep(packet.slot, &mut v6[0]),
-                Lane::Long => {}
-            }
+            packet = match packet.lane() {
+                Lane::V4 => packet.at(Lane::V4, self.v4.stages.keep(slot, &mut v4[0])),
+                Lane::V6 => packet.at(Lane::V6, self.v6.stages.keep(slot, &mut v6[0])),
+                Lane::Long => packet,
+            };
             places[index % FETCH] = at as u8;
             self.packets[at % BURST] = packet;
             at += 1;
@@ -360,7 +387,7 @@ impl Parted {
             }
             let at = usize::from(edges.packets[slot % BURST]) - self.first;
             let place = self.places[at % FETCH];
-            let to = edges.keep(slot as u8, &mut kept);
+            let to = edges.keep(slot, &mut kept);
             edges.packets[usize::from(to)] = place;
             homes.stays(place.into());
         }

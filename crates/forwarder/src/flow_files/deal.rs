@@ -179,7 +179,7 @@ mod tests {
                 let found = tables[home]
                     .get(&key)
                     .expect("it is where it is looked for");
-                assert_eq!(found.hops, hops(number));
+                assert_eq!(found.hops(), hops(number));
             }
             let all: usize = tables.iter().map(Ipv4Table::len).sum();
             assert_eq!(all, COUNT as usize, "{workers} workers");

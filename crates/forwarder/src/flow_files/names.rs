@@ -158,7 +158,7 @@ mod tests {
         assert!(registry.place_count() <= 75, "{}", registry.place_count());
         assert!(registry.hop_count() <= 50, "{}", registry.hop_count());
         for (&number, (key, hops)) in connections.iter().zip(&written) {
-            assert_eq!(table.get(key).expect("it is kept").hops, *hops);
+            assert_eq!(table.get(key).expect("it is kept").hops(), *hops);
             let (place, now) = entry(&mut registry, number);
             assert_eq!(
                 (key.path(), hops),
