@@ -8,10 +8,9 @@ use crate::neighbours;
 use crate::registry::{HopId, PlaceId};
 use crate::rules::{AttachmentHop, AttachmentKind, Hop, PeerHop, Place, Rules, Side, Stage};
 use std::net::IpAddr;
-use std::ops::Range;
 use wire::nsh::ServiceIndex;
 use wire::steering::{Direction, Encoding, SteeringContext};
-use wire::{Label, MacAddress, checksum, ethernet, ipv4, mpls};
+use wire::{Label, MacAddress, checksum, ethernet, ipv4, mpls, vxlan};
 
 /// Bytes of a header at most.
 const HEADER_LIMIT: usize = 96;
@@ -20,8 +19,6 @@ pub(crate) const TUNNEL_V4: usize = 72;
 const TUNNEL_V6: usize = 92;
 /// Bytes of a tunnel's headers over IPv4 in front of the labels.
 const LABELS_V4: usize = 64;
-/// Where such headers differ from packet to packet in front of the labels: lengths and checksum of IPv4, port and length of UDP.
-const VARIES_V4: [Range<usize>; 4] = [16..18, 24..26, 34..36, 38..40];
 /// Stands in a header until a packet's labels do.
 const ANY_LABEL: Label = Label::new(mpls::FIRST_UNRESERVED).expect("it is not reserved");
 
@@ -179,12 +176,11 @@ impl Exit {
         };
         let mut header = [0; HEADER_LIMIT];
         peer.template.write(&mut header[..length], 0, 0, &context);
+        let ip = &mut header[ethernet::HEADER_LENGTH..][..ipv4::HEADER_LENGTH];
         if length == TUNNEL_V4 {
-            for bytes in VARIES_V4 {
-                header[bytes].fill(0);
-            }
+            ip[2..4].fill(0);
+            ip[10..12].fill(0);
         }
-        let ip = &header[ethernet::HEADER_LENGTH..][..ipv4::HEADER_LENGTH];
         Exit {
             sum: u32::from(checksum::fold(checksum::sum(ip))),
             header,
@@ -277,16 +273,14 @@ impl Exit {
         // Both are less than 2^16, so that one carry is all there can be.
         let sum = self.sum + u32::from(ip_packet);
         let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-        let (words, _) = header.as_chunks::<8>();
-        let word = |at: usize, more: u64| (u64::from_be_bytes(words[at / 8]) | more).to_be_bytes();
-        // No byte is written twice, and none by a store that is as long as a line of the cache: it would lie across two.
         let (start, stack) = bytes.split_at_mut(LABELS_V4);
-        start[..16].copy_from_slice(&header[..16]);
-        start[16..24].copy_from_slice(&word(16, u64::from(ip_packet) << 48));
-        start[24..32].copy_from_slice(&word(24, u64::from(sum) << 48));
-        let udp = u64::from(port) << 32 | u64::from(ip_packet - 20);
-        start[32..40].copy_from_slice(&word(32, udp));
-        start[40..].copy_from_slice(&header[40..]);
+        start.copy_from_slice(header);
+        start[16..18].copy_from_slice(&ip_packet.to_be_bytes());
+        start[24..26].copy_from_slice(&sum.to_be_bytes());
+        // Ports, length and checksum in one piece; there is no checksum over IPv4 (RFC 7348, section 5).
+        let to = u64::from(vxlan::PORT);
+        let udp = u64::from(port) << 48 | to << 32 | u64::from(ip_packet - 20) << 16;
+        start[34..42].copy_from_slice(&udp.to_be_bytes());
         stack.copy_from_slice(&labels.to_be_bytes());
     }
 
