@@ -23,6 +23,7 @@ mod restarts;
 mod reuse;
 mod routes;
 mod segments;
+mod siblings;
 mod silent;
 mod team;
 mod workers;

@@ -86,7 +86,13 @@ pub fn port_mac(site: usize, port: &str) -> MacAddress {
         hash.wrapping_mul(31).wrapping_add(u16::from(byte))
     });
     let [high, low] = hash.to_be_bytes();
-    MacAddress([6, 0, 0, site as u8, high, low])
+    // Siblings have interfaces in common, but for those on the underlay.
+    let owner = if port == "wan" {
+        site
+    } else {
+        site % plan::SIBLING
+    };
+    MacAddress([6, 0, 0, owner as u8, high, low])
 }
 
 /// The Ethernet address of every host.
@@ -393,8 +399,15 @@ impl Network {
             (port.to_string(), source, port_mac(site, port))
         };
         let answer = frames::frame(destination, source, header.vlan, &packet);
-        let out = self.port(site, &out);
-        self.queue.push_back((site, out, answer));
+        self.sent_by_instance(&instance, &out, answer);
+    }
+
+    /// A frame of an instance comes to each forwarder that has its port.
+    fn sent_by_instance(&mut self, instance: &plan::Instance, port: &str, frame: Vec<u8>) {
+        for site in (0..self.nodes.len()).filter(|&site| instance.is_attached(site)) {
+            let port = self.port(site, port);
+            self.queue.push_back((site, port, frame.clone()));
+        }
     }
 
     /// A label-aware instance reads where the packet is, takes one off the service index and sends it back.
@@ -424,10 +437,9 @@ impl Network {
             false => passed,
             true => chain.vnfs.len() - 1 - passed,
         };
-        let known = chain.vnfs[position]
-            .iter()
-            .any(|one| one.name == name && one.site == site);
-        assert!(known, "{name} is not VNF {position} of the chain");
+        let here = |one: &&plan::Instance| one.name == name && one.is_attached(site);
+        let instance = chain.vnfs[position].iter().find(here).cloned();
+        let instance = instance.unwrap_or_else(|| panic!("{name} is not VNF {position}"));
         self.visits.push(Visit {
             instance: name.to_string(),
             chain: number,
@@ -441,8 +453,7 @@ impl Network {
         answer[6..12].copy_from_slice(&header.destination.0);
         answer.extend(context);
         self.labelled.push(answer.clone());
-        let out = self.port(site, port);
-        self.queue.push_back((site, out, answer));
+        self.sent_by_instance(&instance, port, answer);
     }
 
     fn find_interface(
@@ -453,7 +464,7 @@ impl Network {
     ) -> Option<(usize, usize, plan::Instance, bool)> {
         for (number, chain) in self.plan.versions().enumerate() {
             for (position, instances) in chain.vnfs.iter().enumerate() {
-                for instance in instances.iter().filter(|instance| instance.site == site) {
+                for instance in instances.iter().filter(|one| one.is_attached(site)) {
                     let here = |side: &str| port == format!("{}-{side}", instance.name);
                     if instance.kind == AttachmentKind::Transparent
                         && u32::from(header.vlan) == interface_vlan(chain.label, position)

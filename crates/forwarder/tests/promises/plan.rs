@@ -5,10 +5,29 @@ use contracts::forwarder::{self as contract, AttachmentKind};
 use std::collections::BTreeMap;
 use wire::MacAddress;
 
+/// Numbers of a site's forwarders are so far apart: where a site is meant, `n` and `n + SIBLING` are two forwarders of the same.
+pub const SIBLING: usize = 8;
+
+/// What a forwarder has to do with an instance that is at home with its sibling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It has the instance's ports and learns its connections.
+    Preparing,
+    /// The same, where it had the instance before.
+    Returning,
+    /// It gives the instance what others still send it, and takes nothing from it.
+    Passing,
+    /// It passes on to the home what others still send it.
+    Gone,
+}
+
 /// A VNF instance's place on one chain.
 #[derive(Clone, Debug)]
 pub struct Instance {
+    /// The forwarder that it is at home with.
     pub site: usize,
+    /// What that one's sibling has to do with it, if anything.
+    pub sibling: Option<Role>,
     pub name: String,
     pub weight: u32,
     pub state: contract::AttachmentState,
@@ -62,6 +81,7 @@ pub struct Plan {
 pub fn instance(site: usize, name: &str, weight: u32) -> Instance {
     Instance {
         site,
+        sibling: None,
         name: name.into(),
         weight,
         state: contract::AttachmentState::Active,
@@ -121,6 +141,7 @@ impl Plan {
         let mut attachments = Vec::new();
         let mut edges = Vec::new();
         let mut paths = Vec::new();
+        let mut moved = Vec::new();
         for chain in &self.chains {
             let ingresses = chain.ingresses();
             let ingresses = ingresses.map(|edge| (edge, contract::Direction::Forward));
@@ -134,11 +155,21 @@ impl Plan {
         }
         for chain in self.versions() {
             for (position, instances) in chain.vnfs.iter().enumerate() {
-                for instance in instances.iter().filter(|instance| instance.site == site) {
+                for instance in instances.iter().filter(|one| one.is_attached(site)) {
                     let attachment = chain.attachment(position, instance);
                     ports.insert(attachment.ingress_port.clone(), ());
                     ports.insert(attachment.egress_port.clone(), ());
-                    attachments.push(attachment);
+                    attachments.push(contract::Attachment {
+                        passive: instance.site != site,
+                        ..attachment
+                    });
+                }
+                for instance in instances.iter().filter(|one| one.has_left(site)) {
+                    let id = chain.attachment_id(position, instance);
+                    moved.push(contract::MovedHop {
+                        hop: Some(contract::moved_hop::Hop::Attachment(id)),
+                        to: peer_name(instance.site),
+                    });
                 }
             }
             paths.extend(chain.path(site));
@@ -146,7 +177,7 @@ impl Plan {
         contract::RuleSet {
             generation: self.generation,
             site: site_name(site),
-            forwarder: "f1".into(),
+            forwarder: forwarder_name(site).into(),
             underlay: Some(contract::Underlay {
                 port: "wan".into(),
                 addresses: vec![format!("198.18.0.{}/24", site + 1)],
@@ -175,17 +206,47 @@ impl Plan {
             attachments,
             edges,
             paths,
+            moved,
             ..Default::default()
         }
     }
 }
 
-pub fn site_name(site: usize) -> String {
-    format!("site{site}")
+impl Instance {
+    /// Whether a forwarder has its ports.
+    pub fn is_attached(&self, forwarder: usize) -> bool {
+        self.site == forwarder
+            || self.is_beside(forwarder) && !matches!(self.sibling, None | Some(Role::Gone))
+    }
+
+    fn is_beside(&self, forwarder: usize) -> bool {
+        self.site != forwarder && self.site % SIBLING == forwarder % SIBLING
+    }
+
+    fn has_left(&self, forwarder: usize) -> bool {
+        self.is_beside(forwarder) && self.sibling == Some(Role::Gone)
+    }
+
+    fn has_been(&self, forwarder: usize) -> bool {
+        self.is_beside(forwarder) && !matches!(self.sibling, None | Some(Role::Preparing))
+    }
+
+    /// Whether packets of others reach it by a forwarder.
+    fn is_served(&self, forwarder: usize) -> bool {
+        self.site == forwarder || self.is_beside(forwarder) && self.sibling == Some(Role::Passing)
+    }
 }
 
-fn peer_name(site: usize) -> String {
-    format!("site{site}/f1")
+pub fn site_name(site: usize) -> String {
+    format!("site{}", site % SIBLING)
+}
+
+fn forwarder_name(site: usize) -> &'static str {
+    ["f1", "f2"][site / SIBLING]
+}
+
+pub fn peer_name(site: usize) -> String {
+    format!("{}/{}", site_name(site), forwarder_name(site))
 }
 
 /// The port an edge is on: edges that differ in their VLAN share one.
@@ -332,6 +393,8 @@ impl Chain {
     fn choices(&self, element: usize) -> Vec<Choice> {
         let at_edge = |edge: &Edge| Choice {
             site: edge.site,
+            passing: None,
+            was_at: None,
             target: Target::Edge(format!("{}-{}", self.customer, edge.name)),
             weight: 100,
             prefixes: Vec::new(),
@@ -352,8 +415,11 @@ impl Chain {
             };
             return self.ingresses().map(own).collect();
         };
+        let beside = |one: &Instance| (one.site + SIBLING) % (2 * SIBLING);
         let instance = |instance: &Instance| Choice {
             site: instance.site,
+            passing: Some(beside(instance)).filter(|&other| instance.is_served(other)),
+            was_at: Some(beside(instance)).filter(|&other| instance.has_been(other)),
             target: Target::Attachment(self.attachment_id(position, instance)),
             weight: match instance.state {
                 contract::AttachmentState::Active => instance.weight,
@@ -371,11 +437,11 @@ impl Chain {
         if self.routes.is_empty() || element == 0 || element > self.vnfs.len() {
             return choices;
         }
-        let passes = |(_, sites): &&Route| sites[from] == site;
+        let passes = |(_, sites): &&Route| sites[from] == site % SIBLING;
         let anywhere = !self.routes.iter().any(|route| passes(&route));
         let share = |to: usize| -> u32 {
             let here = self.routes.iter().filter(|r| anywhere || passes(r));
-            here.filter(|(_, sites)| sites[element] == to)
+            here.filter(|(_, sites)| sites[element] == to % SIBLING)
                 .map(|(weight, _)| weight)
                 .sum()
         };
@@ -387,9 +453,11 @@ impl Chain {
             .sum();
         let wholes = choices.clone();
         for choice in choices.iter_mut().filter(|choice| choice.weight > 0) {
-            let of_site = wholes.iter().filter(|other| other.site == choice.site);
+            let of_site = wholes
+                .iter()
+                .filter(|other| other.site % SIBLING == choice.site % SIBLING);
             let whole: u32 = of_site.map(|other| other.weight).sum();
-            let floor = u32::from(choice.site == site);
+            let floor = u32::from(choice.site == site || choice.passing == Some(site));
             choice.weight =
                 (60_000 * share(choice.site) / total * choice.weight / whole).max(floor);
         }
@@ -401,11 +469,9 @@ impl Chain {
         for stage in 1..=self.vnfs.len() + 1 {
             let upstream = self.choices_from(site, stage, stage - 1);
             let downstream = self.choices_from(site, stage - 1, stage);
-            if upstream
-                .iter()
-                .chain(&downstream)
-                .any(|choice| choice.site == site)
-            {
+            if upstream.iter().chain(&downstream).any(|choice| {
+                choice.site == site || [choice.passing, choice.was_at].contains(&Some(site))
+            }) {
                 stages.push(contract::Stage {
                     number: stage as u32,
                     downstream: Some(end(site, &downstream)),
@@ -416,7 +482,7 @@ impl Chain {
         let passing = self
             .routes
             .iter()
-            .filter(|(_, sites)| sites.contains(&site));
+            .filter(|(_, sites)| sites.contains(&(site % SIBLING)));
         let routes: Vec<_> = passing.map(route).collect();
         let begins = |edge: &&Edge| routes.iter().any(|r| r.sites[0] == site_name(edge.site));
         let ingresses = self.ingresses().filter(begins).map(ingress).collect();
@@ -453,6 +519,10 @@ fn ingress(edge: &Edge) -> contract::Ingress {
 #[derive(Clone)]
 struct Choice {
     site: usize,
+    /// The other forwarder of the site, where that serves it too.
+    passing: Option<usize>,
+    /// The other forwarder of the site, where it was at home there: others may still send what is for it there.
+    was_at: Option<usize>,
     target: Target,
     weight: u32,
     prefixes: Vec<String>,
@@ -464,13 +534,14 @@ fn end(site: usize, choices: &[Choice]) -> contract::StageEnd {
     let mut end = contract::StageEnd::default();
     let mut remote: BTreeMap<usize, contract::RemoteTarget> = BTreeMap::new();
     for choice in choices {
-        if choice.site == site {
+        if choice.site == site || choice.passing == Some(site) {
             end.local.push(contract::LocalTarget {
                 target: Some(choice.target.clone()),
                 weight: choice.weight,
                 prefixes: choice.prefixes.clone(),
             });
-        } else {
+        }
+        if choice.site != site {
             let target = remote
                 .entry(choice.site)
                 .or_insert_with(|| contract::RemoteTarget {
@@ -481,6 +552,19 @@ fn end(site: usize, choices: &[Choice]) -> contract::StageEnd {
             target.peer = peer_name(choice.site);
             target.weight += choice.weight;
             target.prefixes.extend(choice.prefixes.clone());
+        }
+    }
+    for before in choices.iter().filter_map(|choice| choice.was_at) {
+        let of_site = |choice: &&Choice| choice.site % SIBLING == before % SIBLING;
+        let served = choices.iter().filter(of_site).any(|choice| choice.serves);
+        if before != site {
+            remote
+                .entry(before)
+                .or_insert_with(|| contract::RemoteTarget {
+                    peer: peer_name(before),
+                    withdrawn: !served,
+                    ..Default::default()
+                });
         }
     }
     end.remote = remote.into_values().collect();

@@ -2,7 +2,7 @@
 
 use crate::frames::{packet, tuple};
 use crate::network::{Network, names};
-use crate::plan::{Chain, Plan, Route, chain, instance};
+use crate::plan::{Chain, Plan, Route, SIBLING, chain, instance};
 use contracts::forwarder::{AttachmentKind, AttachmentState, Encapsulation};
 use std::collections::BTreeMap;
 use wire::{FiveTuple, tcp};
@@ -59,14 +59,14 @@ pub fn platform(draw: &mut Draw) -> Plan {
 fn routes(chain: &Chain, draw: &mut Draw) -> Vec<Route> {
     let mut routes = BTreeMap::new();
     for _ in 0..draw.below(5) {
-        let mut sites = vec![chain.ingress.site];
+        let mut sites = vec![chain.ingress.site % SIBLING];
         for instances in &chain.vnfs {
             let active = instances.iter();
             let active = active.filter(|one| one.state == AttachmentState::Active);
             let active: Vec<usize> = active.map(|one| one.site).collect();
-            sites.push(active[draw.below(active.len())]);
+            sites.push(active[draw.below(active.len())] % SIBLING);
         }
-        sites.push(chain.egress.site);
+        sites.push(chain.egress.site % SIBLING);
         *routes.entry(sites).or_insert(0) += 1 + draw.below(300) as u32;
     }
     let swapped = routes.into_iter().map(|(sites, weight)| (weight, sites));
@@ -103,7 +103,7 @@ pub fn change(plan: &mut Plan, draw: &mut Draw, step: usize) {
     plan.chains[0].routes = routes(&plan.chains[0], draw);
 }
 
-fn connection(number: usize) -> FiveTuple {
+pub fn connection(number: usize) -> FiveTuple {
     if number.is_multiple_of(3) {
         tuple(
             &format!("2001:db8:1::{number:x}"),
@@ -124,7 +124,7 @@ fn connection(number: usize) -> FiveTuple {
 }
 
 /// Sends a packet each way; returns the instances passed, having checked order and symmetry.
-fn exchange(network: &mut Network, tuple: &FiveTuple, flags: u8, seed: u64) -> Vec<String> {
+pub fn exchange(network: &mut Network, tuple: &FiveTuple, flags: u8, seed: u64) -> Vec<String> {
     let chain = network.plan.chains[0].clone();
     let there = network.send(&chain.ingress, &packet(tuple, flags, 10));
     assert_eq!(

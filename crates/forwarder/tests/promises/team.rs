@@ -4,6 +4,7 @@ use crate::network::{Service, settings};
 use crate::random::Draw;
 use flow::{FlowEntry, Ipv4Key, Ipv6Key};
 use forwarder::counters::Counters;
+use forwarder::exchange::Import;
 use forwarder::frame::HeapFrame;
 use forwarder::handover::{Handover, PortWorkers};
 use forwarder::home::Homes;
@@ -120,6 +121,14 @@ impl Team {
             self.finish(worker, out, &mut all);
         }
         all
+    }
+
+    /// Gives each worker the entries of a sibling that are at home with it.
+    pub fn import(&mut self, entries: &[Import], now: u32) {
+        for import in entries {
+            let home = self.homes.of(&import.entry.tuple());
+            self.pipelines[home].import(std::slice::from_ref(import), now);
+        }
     }
 
     /// What all workers counted.
