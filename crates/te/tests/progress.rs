@@ -6,10 +6,9 @@ mod support;
 use std::sync::Mutex;
 
 use support::stopping::{patient, stopped_everywhere};
-use support::{OBJECTIVES, demand, divide_chains, limited_model, random_model};
+use support::{OBJECTIVES, demand, limited_model, placeable, random_model};
 use te::instance::{Demand, Instance};
 use te::lp::{self, Monitor, Phase, Progress};
-use te::model::Model;
 use te::plan::{cloud, placement};
 use te::series::{self, Matrix};
 use te::solution::Objective;
@@ -164,19 +163,6 @@ fn a_series_reports_a_value_when_it_has_an_answer_for_all_matrices() {
         seen += valued.count();
     }
     assert!(seen > 20, "{seen}");
-}
-
-/// A model whose VNFs are at one site each.
-fn placeable(seed: u64) -> (Model, Vec<usize>) {
-    let mut model = random_model(seed);
-    if seed % 2 == 1 {
-        divide_chains(&mut model, 5);
-    }
-    for vnf in &mut model.vnfs {
-        vnf.deployments.truncate(1);
-    }
-    let new = vec![usize::from(model.sites.len() > 1); model.vnfs.len()];
-    (model, new)
 }
 
 #[test]

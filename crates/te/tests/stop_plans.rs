@@ -4,7 +4,7 @@
 mod support;
 
 use support::stopping::{graceful, patient, stopped_at, stopped_everywhere};
-use support::{checked, checked_text, divide_chains, limited_model, random_model};
+use support::{checked, checked_text, limited_model, placeable, random_model};
 use te::check::Report;
 use te::instance::{Demand, Instance};
 use te::json::parse;
@@ -135,19 +135,6 @@ fn series_that_are_stopped_anywhere_have_routes_for_every_matrix() {
         }
     }
     assert!(stops > 400, "{stops}");
-}
-
-/// A model whose VNFs are at one site each, and one more for each where there is another site.
-fn placeable(seed: u64) -> (Model, Vec<usize>) {
-    let mut model = random_model(seed);
-    if seed % 2 == 1 {
-        divide_chains(&mut model, 5);
-    }
-    for vnf in &mut model.vnfs {
-        vnf.deployments.truncate(1);
-    }
-    let new = vec![usize::from(model.sites.len() > 1); model.vnfs.len()];
-    (model, new)
 }
 
 fn assert_plan(model: &Model, solution: &te::solution::Solution, what: &str) {

@@ -366,3 +366,16 @@ impl RouteProgram {
         }
     }
 }
+
+/// A model whose VNFs are at one site each, and one more for each where there is another site.
+pub fn placeable(seed: u64) -> (Model, Vec<usize>) {
+    let mut model = random_model(seed);
+    if seed % 2 == 1 {
+        divide_chains(&mut model, 5);
+    }
+    for vnf in &mut model.vnfs {
+        vnf.deployments.truncate(1);
+    }
+    let new = vec![usize::from(model.sites.len() > 1); model.vnfs.len()];
+    (model, new)
+}
