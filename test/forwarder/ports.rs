@@ -250,6 +250,37 @@ fn packet_sockets_pass_packets_of_several_segments_whole() {
     assert!(!last.events.contains_key("segmented"), "{:?}", last.events);
 }
 
+/// Frames that both interfaces of the forwarder took in, and those they gave out, as the kernel counts them: super-packets are one.
+fn frames() -> [u64; 2] {
+    ["rx_packets", "tx_packets"].map(|count| {
+        let of = |port: &str| {
+            let line = format!("cat /sys/class/net/{port}/statistics/{count}");
+            let text = inside("east", &line);
+            text.trim().parse::<u64>().expect("a number")
+        };
+        of("lan") + of("net")
+    })
+}
+
+#[test]
+fn packet_sockets_cut_nothing_when_many_long_frames_wait() {
+    if !isolated("packet_sockets_cut_nothing_when_many_long_frames_wait") {
+        return;
+    }
+    let Some(_processes) = start(&rules(Device::AfPacket), "") else {
+        panic!("packet sockets are everywhere");
+    };
+    let [received, sent] = frames();
+    // Several connections have more than one round's long frames under way.
+    for arrived in transfer("-P 8 -n 64M") {
+        assert!(arrived > 16 << 20, "{arrived} bytes");
+    }
+    let [more_received, more_sent] = frames();
+    let (received, sent) = (more_received - received, more_sent - sent);
+    // What the forwarder sends on its own account: it asks for neighbours, and answers.
+    assert!(sent < received + 50, "{sent} of {received} frames");
+}
+
 #[test]
 fn af_xdp_finishes_the_checksums_that_veth_leaves() {
     if !isolated("af_xdp_finishes_the_checksums_that_veth_leaves") {

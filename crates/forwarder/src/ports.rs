@@ -22,9 +22,26 @@ pub enum Queue {
     /// A Linux interface through AF_XDP, which does not say where checksums are left to the device, as veth's are.
     AfXdp(dpdk::Queue),
     /// A Linux interface, through a packet socket that deals with its offloads.
-    Socket(Socket),
+    Socket(SocketQueue),
     /// An end of functions in this process.
     Native(native::End<Mbuf>),
+}
+
+/// A packet socket, and what it is expected to receive.
+#[derive(Debug)]
+pub struct SocketQueue {
+    pub(crate) socket: Socket,
+    /// Whether there were short frames alone, and many of them, when there last was something.
+    pub(crate) is_short: bool,
+}
+
+impl SocketQueue {
+    fn new(socket: Socket) -> SocketQueue {
+        SocketQueue {
+            socket,
+            is_short: false,
+        }
+    }
 }
 
 impl Queue {
@@ -32,7 +49,7 @@ impl Queue {
     pub fn overruns(&mut self) -> u64 {
         match self {
             Queue::Device(queue) | Queue::AfXdp(queue) => queue.overruns(),
-            Queue::Socket(socket) => socket.overruns(),
+            Queue::Socket(queue) => queue.socket.overruns(),
             Queue::Native(_) => 0,
         }
     }
@@ -193,7 +210,10 @@ impl Ports {
         let sockets = Socket::open_group(interface, self.workers);
         let sockets = sockets.map_err(|error| error.to_string())?;
         let mac = sockets.first().map(|socket| socket.interface().mac);
-        let queues = sockets.into_iter().map(Queue::Socket).collect();
+        let queues = sockets
+            .into_iter()
+            .map(|socket| Queue::Socket(SocketQueue::new(socket)))
+            .collect();
         Ok((Opened::Socket(mac.unwrap_or_default()), queues))
     }
 

@@ -18,7 +18,7 @@ use crate::handover::{Bell, Handover, PortWorkers};
 use crate::latency::{Latency, Timer};
 use crate::native;
 use crate::pipeline::{Errand, Output, Pipeline};
-use crate::ports::Queue;
+use crate::ports::{Queue, SocketQueue};
 use crate::probe;
 use crate::rules::Rules;
 use crate::trace::Trace;
@@ -452,7 +452,7 @@ impl Worker {
         if self.bell.lie_down(handed) {
             let mut descriptors = vec![PollFd::new(self.bell.as_fd(), PollFlags::POLLIN)];
             for port in &self.ports {
-                if let Some(Queue::Socket(socket)) = &port.queue {
+                if let Some(Queue::Socket(SocketQueue { socket, .. })) = &port.queue {
                     descriptors.push(PollFd::new(socket.as_fd(), PollFlags::POLLIN));
                 }
             }

@@ -4,13 +4,16 @@
 //! a room:  | short buffer | long buffer, from where the short one's bytes end | ordinary memory |
 //! ```
 //! A frame fills the pieces in their order. One that fits in the short buffer stays there. A longer one gets the short one's
-//! bytes in front of its own in the long buffer. What is longer still, or came when there were no long buffers, is in ordinary
-//! memory in the end and is cut.
+//! bytes in front of its own in the long buffer. What is longer still, or came to a room without a long buffer, is in ordinary
+//! memory in the end: it is copied into a long buffer if there is one, and cut otherwise.
+//!
+//! Only some rooms have long buffers. A socket gets these alone, until it has filled all of them with short frames.
 
 use crate::buffers::Buffers;
 use crate::counters::{Counters, Drop};
+use crate::ports::SocketQueue;
 use dpdk::Mbuf;
-use packet_socket::{Arrived, BATCH, Contents, FRAME_LIMIT, Place, Socket};
+use packet_socket::{Arrived, BATCH, Contents, FRAME_LIMIT, Place};
 use wire::segments::Segments;
 
 /// Rooms with long buffers. More long frames at once would not stay in the processor's cache.
@@ -21,8 +24,6 @@ pub(super) struct Rooms {
     buffers: Buffers,
     rooms: Vec<Room>,
     arrived: Vec<Arrived>,
-    /// Whether long frames came at the last look.
-    long_came: bool,
     segment: Vec<u8>,
 }
 
@@ -44,7 +45,6 @@ impl Rooms {
             buffers,
             rooms: (0..BATCH).map(|_| room()).collect(),
             arrived: Vec::with_capacity(BATCH),
-            long_came: false,
             segment: Vec::new(),
         }
     }
@@ -52,11 +52,11 @@ impl Rooms {
     /// Receives a burst behind what is in `burst`; returns how many frames there were, also such as are dropped here.
     pub(super) fn receive(
         &mut self,
-        socket: &mut Socket,
+        queue: &mut SocketQueue,
         burst: &mut Vec<Mbuf>,
         counters: &mut Counters,
     ) -> usize {
-        let count = if self.long_came { LONG } else { BATCH };
+        let count = if queue.is_short { BATCH } else { LONG };
         for (number, room) in self.rooms[..count].iter_mut().enumerate() {
             if room.short.is_none() {
                 room.short = self.buffers.pool().allocate();
@@ -70,26 +70,45 @@ impl Rooms {
         let mut places: [Place<'_>; BATCH] =
             std::array::from_fn(|_| rooms.next().map(Room::place).unwrap_or_default());
         // A port that is down has nothing to receive; its state is the control thread's to watch.
-        let refused = socket
+        let refused = queue
+            .socket
             .receive(&mut places[..count], &mut self.arrived)
             .unwrap_or_default();
         counters.lost(Drop::OffloadUnknown, refused as u64);
-        self.long_came = false;
         let arrived = std::mem::take(&mut self.arrived);
+        let mut long_came = false;
         for one in &arrived {
-            self.take(one, burst, counters);
+            long_came |= self.take(one, burst, counters);
         }
         let received = arrived.len() + refused;
         self.arrived = arrived;
+        if long_came {
+            queue.is_short = false;
+        } else if received >= LONG {
+            queue.is_short = true;
+        }
         received
     }
 
-    /// Takes a frame out of its room.
-    fn take(&mut self, arrived: &Arrived, burst: &mut Vec<Mbuf>, counters: &mut Counters) {
+    /// Takes a frame out of its room; whether it was a long one.
+    fn take(&mut self, arrived: &Arrived, burst: &mut Vec<Mbuf>, counters: &mut Counters) -> bool {
         let room = &mut self.rooms[arrived.place];
-        let Some(mut frame) = room.frame(arrived.length, &mut self.long_came) else {
-            return self.take_long_way(arrived, burst, counters);
-        };
+        let is_long = !room.is_short(arrived.length);
+        match room.frame(arrived.length) {
+            Some(frame) => self.complete(arrived, frame, burst, counters),
+            None => self.take_long_way(arrived, burst, counters),
+        }
+        is_long
+    }
+
+    /// Takes a frame that is in a buffer.
+    fn complete(
+        &mut self,
+        arrived: &Arrived,
+        mut frame: Mbuf,
+        burst: &mut Vec<Mbuf>,
+        counters: &mut Counters,
+    ) {
         if !frame.prepend(arrived.room()) {
             return counters.drop(Drop::NoHeadroom.into());
         }
@@ -107,7 +126,7 @@ impl Rooms {
         }
     }
 
-    /// Takes a frame that has no buffer for itself: in as many as it has segments.
+    /// Takes a frame that is in no buffer for itself: in as many as it has segments, if no other buffer holds it.
     #[cold]
     fn take_long_way(&mut self, arrived: &Arrived, burst: &mut Vec<Mbuf>, counters: &mut Counters) {
         let buffers = self.buffers;
@@ -120,6 +139,13 @@ impl Rooms {
         let Some(contents) = arrived.complete(&mut frame) else {
             return counters.drop(Drop::OffloadUnknown.into());
         };
+        if let Contents::Segments(size) = contents
+            && let Some(mut whole) = buffers.long()
+            && whole.set(&frame)
+        {
+            whole.set_segment_size(size);
+            return burst.push(whole);
+        }
         let mut hold = holder(buffers, burst, counters);
         match contents {
             Contents::Frame => {
@@ -162,13 +188,18 @@ impl Room {
         }
     }
 
+    /// Whether a frame fits in the short buffer; there may be none when buffers ran out.
+    fn is_short(&mut self, length: usize) -> bool {
+        let short = self.short.as_mut();
+        short.is_none_or(|short| length <= short.room().len())
+    }
+
     /// The frame in its first bytes, if it is in one buffer; the room lacks this buffer then.
-    fn frame(&mut self, length: usize, long_came: &mut bool) -> Option<Mbuf> {
+    fn frame(&mut self, length: usize) -> Option<Mbuf> {
         let short = self.short.as_mut()?;
         if short.fill(length) {
             return self.short.take();
         }
-        *long_came = true;
         let start = short.room();
         let long = self.long.as_mut()?;
         long.room().get_mut(..start.len())?.copy_from_slice(start);

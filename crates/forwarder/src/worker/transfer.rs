@@ -54,7 +54,7 @@ impl Transfer {
                 }
                 received
             }
-            Queue::Socket(socket) => self.rooms.receive(socket, burst, counters),
+            Queue::Socket(queue) => self.rooms.receive(queue, burst, counters),
             Queue::Native(end) => end.receive(burst),
         }
     }
@@ -114,7 +114,7 @@ impl Transfer {
     pub(super) fn send(&mut self, queue: &mut Queue, frames: &mut Vec<Mbuf>) -> usize {
         match queue {
             Queue::Device(queue) | Queue::AfXdp(queue) => queue.send(frames),
-            Queue::Socket(socket) => send_by_socket(socket, frames),
+            Queue::Socket(queue) => send_by_socket(&mut queue.socket, frames),
             Queue::Native(_) => 0, // has frames pass by its functions, see Worker::pass
         }
     }
