@@ -70,12 +70,18 @@ pub trait Bucket: Plain {
     /// Replaces the whole entry of a slot.
     fn store(&mut self, slot: usize, entry: &Stored<Self::Addresses>);
     /// Marks a slot empty.
-    fn clear(&mut self, slot: usize);
+    fn clear(&mut self, slot: usize) {
+        self.clear_if(slot, true);
+    }
+    /// The same if a condition holds, without a branch.
+    fn clear_if(&mut self, slot: usize, is_gone: bool);
 
-    /// The first empty slot.
+    /// The empty slots, a bit for each. Which ones are empty is a coin toss, so nothing asks slot by slot.
     #[inline(always)]
-    fn free(&self) -> Option<usize> {
-        (0..Self::SLOTS).find(|&slot| !self.is_used(slot))
+    fn free(&self) -> u32 {
+        (0..Self::SLOTS).fold(0, |free, slot| {
+            free | u32::from(self.head(slot) & PLACE_MASK == 0) << slot
+        })
     }
 
     /// Whether a slot holds an entry.
@@ -203,10 +209,14 @@ impl Bucket for Bucket4 {
     }
 
     #[inline(always)]
-    fn clear(&mut self, slot: usize) {
-        self.set_low(slot, 0);
+    fn clear_if(&mut self, slot: usize, is_gone: bool) {
+        let keep = if is_gone { 0 } else { u8::MAX };
+        let low = self.head(slot) as u16 & u16::from_le_bytes([keep; 2]);
+        self.set_low(slot, low);
         compiler_fence(Ordering::Release);
-        self.0[slot * ENTRY4..(slot + 1) * ENTRY4].fill(0);
+        for byte in &mut self.0[slot * ENTRY4..(slot + 1) * ENTRY4] {
+            *byte &= keep;
+        }
     }
 }
 
@@ -287,9 +297,13 @@ impl Bucket for Bucket6 {
     }
 
     #[inline(always)]
-    fn clear(&mut self, slot: usize) {
-        self.set_low(slot, 0);
+    fn clear_if(&mut self, slot: usize, is_gone: bool) {
+        let keep = if is_gone { 0 } else { u8::MAX };
+        let low = self.head(slot) as u16 & u16::from_le_bytes([keep; 2]);
+        self.set_low(slot, low);
         compiler_fence(Ordering::Release);
-        self.0[slot * ENTRY6..(slot + 1) * ENTRY6].fill(0);
+        for byte in &mut self.0[slot * ENTRY6..(slot + 1) * ENTRY6] {
+            *byte &= keep;
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! Making room: growing bucket by bucket, and moving entries to their other bucket (cuckoo hashing, breadth first).
 
+use std::hint::select_unpredictable;
+
 use crate::bucket::Bucket;
 use crate::engine::{Engine, Task};
 use crate::entry::{FIRST, PLACE_MASK, SECOND};
@@ -82,28 +84,25 @@ impl<K: FlowKey> FlowTable<K> {
         }
         self.memory.prefetch(old + SPLIT_AHEAD);
         self.memory.prefetch(new + SPLIT_AHEAD);
+        // Which entries go is a coin toss for each: all are copied, and what comes next is written over those that stay.
         let (mut arrived, mut gone) = (0, 0u8);
         for slot in 0..K::Bucket::SLOTS {
             let entry = self.memory.buckets()[old as usize].load(slot);
-            if entry.head & PLACE_MASK == 0 {
-                continue;
-            }
+            let place = entry.head & PLACE_MASK;
             let (hashes, _) = self.rehash(engine, old, &entry);
-            let hash = if entry.head & PLACE_MASK == FIRST {
-                hashes[0]
-            } else {
-                hashes[1]
-            };
-            if self.shape.moves(hash) {
-                self.memory.buckets_mut()[new as usize].store(arrived, &entry);
-                gone |= 1 << slot;
-                arrived += 1;
-            }
+            let hash = select_unpredictable(place == FIRST, hashes[0], hashes[1]);
+            let goes = place != 0 && self.shape.moves(hash);
+            self.memory.buckets_mut()[new as usize].store(arrived, &entry);
+            gone |= u8::from(goes) << slot;
+            arrived += usize::from(goes);
+        }
+        if arrived < K::Bucket::SLOTS {
+            self.memory.buckets_mut()[new as usize].clear(arrived);
         }
         self.shape.grow();
         self.memory.note_buckets(self.shape.buckets());
-        for slot in (0..K::Bucket::SLOTS).filter(|slot| gone & 1 << slot != 0) {
-            self.memory.buckets_mut()[old as usize].clear(slot);
+        for slot in 0..K::Bucket::SLOTS {
+            self.memory.buckets_mut()[old as usize].clear_if(slot, gone >> slot & 1 == 1);
         }
         self.counters.splits += 1;
         self.moves += arrived as u64;
@@ -165,10 +164,10 @@ impl<K: FlowKey> FlowTable<K> {
         // their way from memory together, and seldom more needed.
         let (mut seen, mut expanded) = (0, 0);
         while seen < reached.len() {
-            for last in seen..reached.len() {
-                if let Some(slot) = self.memory.buckets()[reached[last].bucket as usize].free() {
-                    return Some(self.shift(reached, last, slot));
-                }
+            let free = |at: usize| self.memory.buckets()[reached[at].bucket as usize].free();
+            if let Some(last) = (seen..reached.len()).find(|&at| free(at) != 0) {
+                let slot = free(last).trailing_zeros() as usize;
+                return Some(self.shift(reached, last, slot));
             }
             seen = reached.len();
             while expanded < seen
@@ -202,10 +201,8 @@ impl<K: FlowKey> FlowTable<K> {
     #[inline(always)]
     pub(crate) fn expect<E: Engine>(&self, engine: E, buckets: [u32; 2]) {
         let lines = self.memory.buckets();
-        if buckets
-            .iter()
-            .any(|&bucket| lines[bucket as usize].free().is_some())
-        {
+        let [first, second] = buckets.map(|bucket| lines[bucket as usize].free());
+        if first | second != 0 {
             return;
         }
         for bucket in buckets {

@@ -1,5 +1,7 @@
 //! The table itself: one writer, both directions of a connection in one entry.
 
+use std::hint::select_unpredictable;
+
 use crate::bucket::{Bucket, Stored};
 use crate::config::{Config, ConfigError};
 use crate::engine::{Engine, Picked, Processor, Task, multiplier};
@@ -398,13 +400,19 @@ impl<K: FlowKey> FlowTable<K> {
     /// Stores into a free slot of one of the two buckets, the first by preference.
     #[inline(always)]
     fn place(&mut self, hashes: Hashes, entry: &Stored<K::Addresses>) -> Option<Position> {
-        for (hash, place) in hashes.into_iter().zip([FIRST, SECOND]) {
-            let bucket = self.shape.bucket(hash);
-            if let Some(slot) = self.memory.buckets()[bucket as usize].free() {
-                return Some(self.put(bucket, slot, place, entry));
-            }
+        let buckets = hashes.map(|hash| self.shape.bucket(hash));
+        let [first, second] = buckets.map(|bucket| self.memory.buckets()[bucket as usize].free());
+        // The lowest bit says where: whether the first bucket has room is a coin toss.
+        let free = first | second << K::Bucket::SLOTS;
+        if free == 0 {
+            return None;
         }
-        None
+        let at = free.trailing_zeros() as usize;
+        let is_first = at < K::Bucket::SLOTS;
+        let bucket = select_unpredictable(is_first, buckets[0], buckets[1]);
+        let slot = select_unpredictable(is_first, at, at.wrapping_sub(K::Bucket::SLOTS));
+        let place = select_unpredictable(is_first, FIRST, SECOND);
+        Some(self.put(bucket, slot, place, entry))
     }
 
     #[inline(always)]
@@ -521,11 +529,8 @@ impl<K: FlowKey> FlowTable<K> {
             head: entry.head & !QUOTIENT_MASK,
         };
         let [first, second] = hashes::<K, E>(engine, &wanted, 0);
-        let here = if entry.head & PLACE_MASK == FIRST {
-            first
-        } else {
-            second
-        };
+        let is_first = entry.head & PLACE_MASK == FIRST;
+        let here = select_unpredictable(is_first, first, second);
         let quotient = (here ^ bucket) & QUOTIENT_MASK as u32;
         ([first ^ quotient, second ^ quotient], u64::from(quotient))
     }

@@ -404,6 +404,9 @@ impl<F: Frame> Pipeline<F> {
         } else {
             &end.all
         };
+        if let Some(hop) = targets.sole() {
+            return Some(hop);
+        }
         targets.choose(
             self.hash.of(key),
             || key.destination_of(Direction::Reverse),

@@ -90,6 +90,11 @@ impl RouteDraw {
         })
     }
 
+    /// Whether there is a route that can be drawn.
+    pub fn leads_on(&self) -> bool {
+        self.chooser.choose(0).is_some()
+    }
+
     /// The site, by its position in the list given, to which the route of a connection leads. `source` is the connection's in
     /// forward direction.
     #[inline]

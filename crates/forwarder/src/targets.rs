@@ -38,6 +38,7 @@ pub struct Targets {
     draw: Draw,
     seed: [u8; 16],
     by_prefix: bool,
+    sole: Option<HopId>,
 }
 
 impl std::fmt::Debug for Targets {
@@ -50,9 +51,11 @@ impl Targets {
     /// Prepares the list of an element of a path. Nothing when it is longer than 65 536.
     pub fn new(selection_seed: [u8; 16], element: u32, targets: Vec<Target>) -> Option<Targets> {
         let seed = seed_for(selection_seed, element);
+        let by_prefix = targets.iter().any(|target| !target.prefixes.is_empty());
         Some(Targets {
             draw: Draw::new(seed, targets.iter())?,
-            by_prefix: targets.iter().any(|target| !target.prefixes.is_empty()),
+            by_prefix,
+            sole: if by_prefix { None } else { sole(&targets) },
             targets,
             seed,
         })
@@ -66,7 +69,15 @@ impl Targets {
             .map(|(site, list)| (*site, whole(list) > 0))
             .collect();
         self.draw.routes = RouteDraw::new(selection_seed, leg, &sites);
+        let leads_on = self.draw.routes.as_ref().is_none_or(RouteDraw::leads_on);
+        self.sole = self.sole.filter(|_| leads_on);
         self
+    }
+
+    /// The hop of every connection, where there is but one that can be chosen.
+    #[inline]
+    pub fn sole(&self) -> Option<HopId> {
+        self.sole
     }
 
     /// The hop for a connection, given its hash. `source` is its in forward direction; its packet goes to `destination`.
@@ -116,6 +127,15 @@ impl Targets {
     /// Whether there is anyone to choose.
     pub fn is_empty(&self) -> bool {
         self.targets.iter().all(|target| target.weight == 0)
+    }
+}
+
+/// The one that has a weight, if there is one and no more.
+fn sole(targets: &[Target]) -> Option<HopId> {
+    let mut eligible = targets.iter().filter(|target| target.weight > 0);
+    match (eligible.next(), eligible.next()) {
+        (Some(target), None) => Some(target.hop),
+        _ => None,
     }
 }
 
@@ -241,6 +261,7 @@ pub(crate) fn identity_hash(seed: [u8; 16], identity: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::routes::{Route, Routes};
     use std::collections::HashMap;
 
     fn target(hop: u16, weight: u16, prefixes: &[&str]) -> Target {
@@ -329,6 +350,46 @@ mod tests {
         for (forwarder, due) in [("here/f1", 5000), ("here/f2", 1667), ("there/f1", 3333)] {
             let count: i32 = chosen[forwarder];
             assert!((count - due).abs() < 250, "{forwarder}: {count} of {due}");
+        }
+    }
+
+    #[test]
+    fn the_only_target_is_the_one_that_draws_choose() {
+        let one = vec![target(0, 0, &[]), target(3, 7, &[])];
+        let targets = Targets::new([7; 16], 1, one).unwrap();
+        assert_eq!(targets.sole(), Some(HopId(3)));
+        assert_eq!(shares(&targets, "192.0.2.1"), [0, 0, 0, 10_000]);
+        for several in [
+            vec![target(0, 1, &[]), target(3, 7, &[])],
+            vec![target(3, 7, &["10.0.0.0/8"])],
+            vec![target(0, 0, &[])],
+        ] {
+            assert_eq!(Targets::new([7; 16], 1, several).unwrap().sole(), None);
+        }
+    }
+
+    /// A route without a weight leads nowhere, so nobody is chosen by it.
+    #[test]
+    fn the_only_target_counts_where_a_route_leads_to_it() {
+        for (weight, sole) in [(5, Some(HopId(0))), (0, None)] {
+            let routes = Routes {
+                list: vec![Route {
+                    weight,
+                    sites: vec!["here".to_string(), "here".to_string()],
+                    ingress: 0,
+                }],
+                ingresses: [Vec::new()].into(),
+            };
+            let leg = Leg {
+                routes: &routes,
+                here: "here",
+                from: 0,
+                to: 1,
+            };
+            let targets = Targets::new([7; 16], 1, vec![target(0, 1, &[])]).unwrap();
+            let targets = targets.along([7; 16], leg);
+            assert_eq!(targets.sole(), sole);
+            assert_eq!(targets.choose(1, source, source), sole);
         }
     }
 
