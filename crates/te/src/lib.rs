@@ -4,6 +4,7 @@
 //! dynamic program ([`kernel`]) and return a [`solution::Solution`], which [`check`] verifies by a path of its own.
 //! Nothing here does I/O beyond the readers it is given, and nothing is async.
 
+mod aligned;
 pub mod arc;
 pub mod check;
 mod clock;

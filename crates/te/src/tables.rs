@@ -1,5 +1,6 @@
 //! Prices of rows turned into what the dynamic program reads: a cost for each pair of places and each VNF at a place.
 
+use crate::aligned::Aligned;
 use crate::instance::{Instance, NONE};
 
 /// Cost of what is not allowed. Finite, so that zero traffic times it is zero and not NaN; and so large that hardly any
@@ -13,11 +14,11 @@ pub const IMPOSSIBLE: f64 = 1e80;
 #[derive(Debug, Clone, Default)]
 pub struct Tables {
     /// Cost of one Mbit/s of forward traffic from place to place.
-    pub forward: Vec<f64>,
+    pub forward: Aligned,
     /// Cost of one Mbit/s of the reverse traffic of the same stage, which flows from the second to the first.
-    pub reverse: Vec<f64>,
+    pub reverse: Aligned,
     /// Cost of one Mbit/s handled by a VNF at a place: the cheapest of its sites there.
-    pub vnf: Vec<f64>,
+    pub vnf: Aligned,
     /// The site that the entry of `vnf` stands for.
     pub site: Vec<u32>,
     pairs: Vec<f64>,
@@ -42,14 +43,11 @@ impl Tables {
                 .map(|(&p, &c)| if c > 0.0 { p } else { BLOCKED }),
         );
         let (nodes, stride) = (instance.nodes, instance.stride);
-        self.forward.clear();
-        self.forward.resize(nodes * stride, BLOCKED);
-        self.reverse.clear();
-        self.reverse.resize(nodes * stride, BLOCKED);
+        self.forward.set_all(nodes * stride, BLOCKED);
+        self.reverse.set_all(nodes * stride, BLOCKED);
         self.refresh_pairs(instance, latency_weight);
         let width = instance.site_places;
-        self.vnf.clear();
-        self.vnf.resize(instance.vnfs.len() * width, BLOCKED);
+        self.vnf.set_all(instance.vnfs.len() * width, BLOCKED);
         self.site.clear();
         self.site.resize(instance.vnfs.len() * width, NONE);
         self.refresh_vnfs(instance);

@@ -26,6 +26,16 @@ const OF_VNF: f64 = 0.02;
 /// and on a site, on which all its VNFs depend.
 const OF_SITE: f64 = 0.1;
 
+/// An exchange that changes a row's price by more than this power of e is no small one,
+const SMALL: f64 = 1.0;
+
+/// and the share of it that goes is searched to this part of it,
+const FINE: f64 = 1.0 / 4096.0;
+
+/// in at most so many tries, each this part of what is left away from its ends.
+const TRIES: usize = 30;
+const MARGIN: f64 = 0.25;
+
 /// A VNF at a site.
 struct Deployment {
     vnf: u32,
@@ -33,23 +43,31 @@ struct Deployment {
     site: u32,
 }
 
+/// A row: what is read of it at once.
+#[derive(Clone)]
+struct Row {
+    /// Load in its own unit.
+    load: f64,
+    /// One over its capacity; 0 without any.
+    inverse: f64,
+    /// Price of a unit of load where it is full.
+    weight: f64,
+    /// Price of a unit of load now.
+    price: f64,
+    /// Exponent that the price was made from.
+    exponent: f64,
+}
+
 /// Loads and prices of all rows, and the tables for the next chain's route.
 pub(super) struct Congestion<'a> {
     instance: &'a Instance,
-    /// Load of each row, in its own unit.
-    pub load: Vec<f64>,
-    /// Price of a unit of load on each row where it is full.
-    pub weight: Vec<f64>,
+    rows: Vec<Row>,
     /// How fast prices grow with utilisation.
     pub growth: f64,
     /// What utilisations are multiplied with.
     pub factor: f64,
     /// Cost of one Mbit/s over one millisecond.
     latency: f64,
-    inverse: Vec<f64>,
-    price: Vec<f64>,
-    /// Exponent that each price was made from.
-    exponent: Vec<f64>,
     curve: Vec<f64>,
     deployments: Vec<Deployment>,
     /// Rows of the VNFs at each site.
@@ -63,13 +81,13 @@ pub(super) struct Congestion<'a> {
 impl<'a> Congestion<'a> {
     /// No load but what is there already.
     pub fn new(instance: &'a Instance, latency: f64, weight: Vec<f64>) -> Self {
-        let (rows, first) = (instance.rows(), instance.links + instance.sites);
+        let (count, first) = (instance.rows(), instance.links + instance.sites);
         let of_none = || Deployment {
             vnf: 0,
             place: 0,
             site: 0,
         };
-        let mut deployments: Vec<Deployment> = (first..rows).map(|_| of_none()).collect();
+        let mut deployments: Vec<Deployment> = (first..count).map(|_| of_none()).collect();
         let mut tenants = vec![Vec::new(); instance.sites];
         for (vnf, sites) in instance.vnfs.iter().enumerate() {
             for &(site, row) in &sites.deployments {
@@ -83,18 +101,22 @@ impl<'a> Congestion<'a> {
         }
         let mut places = instance.site_place.clone();
         places.sort_unstable();
-        let inverse = |&c: &f64| if c > 0.0 { 1.0 / c } else { 0.0 };
+        let inverse = |c: f64| if c > 0.0 { 1.0 / c } else { 0.0 };
+        let all = loads(instance, &[]).into_iter().zip(weight).enumerate();
+        let rows = all.map(|(row, (load, weight))| Row {
+            load,
+            inverse: inverse(instance.capacity[row]),
+            weight,
+            price: 0.0,
+            exponent: 0.0,
+        });
         let entries = ((HIGHEST - LOWEST) * RESOLUTION) as usize + 2;
         let mut congestion = Congestion {
             instance,
-            load: loads(instance, &[]),
-            weight,
+            rows: rows.collect(),
             growth: 0.0,
             factor: 1.0,
             latency,
-            inverse: instance.capacity.iter().map(inverse).collect(),
-            price: vec![0.0; rows],
-            exponent: vec![0.0; rows],
             curve: (0..entries)
                 .map(|at| (LOWEST + at as f64 / RESOLUTION).exp())
                 .collect(),
@@ -107,83 +129,130 @@ impl<'a> Congestion<'a> {
         congestion
     }
 
-    /// Utilisation of a row.
-    pub fn utilization(&self, row: usize) -> f64 {
-        self.load[row] * self.inverse[row]
+    /// Load of each row, in its own unit.
+    pub fn load(&self) -> Vec<f64> {
+        self.rows.iter().map(|row| row.load).collect()
     }
 
     /// Utilisation of the fullest row.
     pub fn tightest(&self) -> f64 {
-        (0..self.load.len()).fold(0.0, |most, row| self.utilization(row).max(most))
+        let most = |most: f64, row: &Row| row.utilization().max(most);
+        self.rows.iter().fold(0.0, most)
     }
 
     /// What is on rows beyond their capacity, in capacities.
     pub fn excess(&self) -> f64 {
-        let over = |row| (self.utilization(row) - 1.0).max(0.0);
-        (0..self.load.len()).map(over).sum()
+        let over = |row: &Row| (row.utilization() - 1.0).max(0.0);
+        self.rows.iter().map(over).sum()
     }
 
     /// What all loads cost at the present prices.
     pub fn cost(&self) -> f64 {
-        let used = (0..self.load.len()).filter(|&row| self.inverse[row] > 0.0);
-        used.map(|row| self.load[row] * self.price[row]).sum()
+        let used = self.rows.iter().filter(|row| row.inverse > 0.0);
+        used.map(|row| row.load * row.price).sum()
     }
 
-    /// How fast a row's price grows with its load.
-    pub fn slope(&self, row: usize) -> f64 {
-        self.price[row] * self.growth * self.factor * self.inverse[row]
+    /// What a whole unit of an exchange more costs than the unit before, where prices are nearly linear over `share` of it;
+    /// none where they are not.
+    pub fn curvature(&self, changes: &[(u32, f64)], share: f64) -> Option<f64> {
+        let steep = self.growth * self.factor;
+        let mut sum = 0.0;
+        for &(row, change) in changes {
+            let row = &self.rows[row as usize];
+            let slope = steep * row.inverse;
+            if (slope * change * share).abs() > SMALL {
+                return None;
+            }
+            sum += change * change * row.price * slope;
+        }
+        Some(sum)
     }
 
-    /// The price of a VNF at a site and of the site, by the VNF's number and the site's.
-    pub fn price_at(&self, vnf: usize, site: u32) -> f64 {
-        let sites = &self.instance.vnfs[vnf];
-        let found = sites.deployments.iter().find(|(s, _)| *s == site);
-        let row = found.map_or(BLOCKED, |(_, row)| self.price[*row as usize]);
-        sites.load_per_mbps * (row + self.price[self.instance.links + site as usize])
+    /// The step of an exchange at which nothing is gained any more by going further, or all of the share; `gain` is what the
+    /// first of it gains.
+    pub fn search(&self, changes: &[(u32, f64)], gain: f64, share: f64) -> f64 {
+        let lost = |step: f64| {
+            let rise = |&(row, change): &(u32, f64)| {
+                let row = &self.rows[row as usize];
+                change * (self.price_of(row, self.exponent_with(row, step * change)) - row.price)
+            };
+            changes.iter().map(rise).sum::<f64>() - gain
+        };
+        let (mut low, mut high) = ((0.0, -gain), (share, lost(share)));
+        if high.1 < 0.0 {
+            return share;
+        }
+        // Where the line through both ends crosses zero; an end that stays counts half each time, so that it moves too.
+        let mut stayed = 0;
+        for _ in 0..TRIES {
+            let width = high.0 - low.0;
+            if width <= FINE * share {
+                break;
+            }
+            let crossing = low.0 - width * low.1 / (high.1 - low.1);
+            let margin = MARGIN * width;
+            let at = crossing.clamp(low.0 + margin, high.0 - margin);
+            let value = lost(at);
+            if value < 0.0 {
+                low = (at, value);
+                high.1 *= if stayed > 0 { 0.5 } else { 1.0 };
+                stayed = 1;
+            } else {
+                high = (at, value);
+                low.1 *= if stayed < 0 { 0.5 } else { 1.0 };
+                stayed = -1;
+            }
+        }
+        low.0
     }
 
-    /// By which power of e a row's price changes with so much more load.
-    pub fn swing(&self, row: usize, load: f64) -> f64 {
-        (self.growth * self.factor * self.inverse[row] * load).abs()
+    /// The cost of one Mbit/s handled by a VNF at a site.
+    pub fn visit(&self, vnf: usize, site: u32) -> f64 {
+        let instance = self.instance;
+        if !self.shared {
+            let place = instance.site_place[site as usize] as usize;
+            return self.tables.vnf[vnf * instance.site_places + place];
+        }
+        let row = instance.vnf_row(vnf, site as usize);
+        let price = row.map_or(BLOCKED, |row| self.rows[row].price);
+        instance.vnfs[vnf].load_per_mbps * (price + self.rows[instance.links + site as usize].price)
     }
 
-    /// By how much a row's price rises with so much more load.
-    pub fn rise(&self, row: usize, load: f64) -> f64 {
-        self.price_of(row, self.exponent_with(row, load)) - self.price[row]
-    }
-
-    fn exponent_of(&self, row: usize) -> f64 {
+    fn exponent_of(&self, row: &Row) -> f64 {
         self.exponent_with(row, 0.0)
     }
 
-    fn exponent_with(&self, row: usize, more: f64) -> f64 {
-        let u = (self.load[row] + more) * self.inverse[row] * self.factor;
+    fn exponent_with(&self, row: &Row, more: f64) -> f64 {
+        let u = (row.load + more) * row.inverse * self.factor;
         (self.growth * (u - 1.0)).clamp(LOWEST, HIGHEST)
     }
 
-    fn price_of(&self, row: usize, exponent: f64) -> f64 {
-        if self.inverse[row] <= 0.0 {
+    #[inline]
+    fn price_of(&self, row: &Row, exponent: f64) -> f64 {
+        if row.inverse <= 0.0 {
             return BLOCKED;
         }
         let at = (exponent - LOWEST) * RESOLUTION;
-        let (entry, part) = (at as usize, at.fract());
-        let value = self.curve[entry] + part * (self.curve[entry + 1] - self.curve[entry]);
-        self.weight[row] * value
+        let entry = at as usize;
+        let (value, next) = (self.curve[entry], self.curve[entry + 1]);
+        row.weight * (value + (at - entry as f64) * (next - value))
     }
 
     fn set_price(&mut self, row: usize, exponent: f64) {
-        self.exponent[row] = exponent;
-        self.price[row] = self.price_of(row, exponent);
-        self.tables.set_price(row, self.price[row]);
+        let price = self.price_of(&self.rows[row], exponent);
+        let of = &mut self.rows[row];
+        (of.exponent, of.price) = (exponent, price);
+        self.tables.set_price(row, price);
     }
 
     /// Brings all prices and tables up to date.
     pub fn refresh(&mut self) {
         if self.tables.forward.is_empty() {
-            self.tables.fill(self.instance, &self.price, self.latency);
+            let price: Vec<f64> = self.rows.iter().map(|row| row.price).collect();
+            self.tables.fill(self.instance, &price, self.latency);
         }
-        for row in 0..self.price.len() {
-            let exponent = self.exponent_of(row);
+        for row in 0..self.rows.len() {
+            let exponent = self.exponent_of(&self.rows[row]);
             self.set_price(row, exponent);
         }
         self.tables.refresh_pairs(self.instance, self.latency);
@@ -193,7 +262,7 @@ impl<'a> Congestion<'a> {
     /// Brings the prices of links up to date.
     pub fn refresh_links(&mut self) {
         for link in 0..self.instance.links {
-            let exponent = self.exponent_of(link);
+            let exponent = self.exponent_of(&self.rows[link]);
             self.set_price(link, exponent);
         }
         self.tables.refresh_pairs(self.instance, self.latency);
@@ -201,12 +270,13 @@ impl<'a> Congestion<'a> {
 
     /// Puts a load on a row, or takes it off.
     pub fn put(&mut self, row: usize, load: f64) {
-        self.load[row] = (self.load[row] + load).max(0.0);
+        let of = &mut self.rows[row];
+        of.load = (of.load + load).max(0.0);
         let Some(of_sites) = row.checked_sub(self.instance.links) else {
             return;
         };
-        let exponent = self.exponent_of(row);
-        let change = (exponent - self.exponent[row]).abs();
+        let exponent = self.exponent_of(&self.rows[row]);
+        let change = (exponent - self.rows[row].exponent).abs();
         match of_sites.checked_sub(self.instance.sites) {
             Some(_) if change > OF_VNF => {
                 self.set_price(row, exponent);
@@ -230,7 +300,7 @@ impl<'a> Congestion<'a> {
         if self.shared {
             self.tables.refresh_vnf(instance, vnf, place);
         } else {
-            let price = self.price[row] + self.price[links + of.site as usize];
+            let price = self.rows[row].price + self.rows[links + of.site as usize].price;
             self.tables.vnf[vnf * instance.site_places + place] =
                 instance.vnfs[vnf].load_per_mbps * price;
         }
@@ -239,11 +309,17 @@ impl<'a> Congestion<'a> {
     /// Raises the weights of rows above `target` and lowers those below, by the exponents `up` and `down` for each unit of
     /// utilisation; none sinks below `least`.
     pub fn reweigh(&mut self, target: f64, (up, down): (f64, f64), least: &[f64]) {
-        for (row, &least) in least.iter().enumerate() {
-            let over = self.utilization(row) / target - 1.0;
+        for (row, &least) in self.rows.iter_mut().zip(least) {
+            let over = row.utilization() / target - 1.0;
             let exponent = if over > 0.0 { up } else { down } * over;
-            let weight = self.weight[row] * exponent.clamp(-4.0, 2.0).exp();
-            self.weight[row] = weight.max(least);
+            let weight = row.weight * exponent.clamp(-4.0, 2.0).exp();
+            row.weight = weight.max(least);
         }
+    }
+}
+
+impl Row {
+    fn utilization(&self) -> f64 {
+        self.load * self.inverse
     }
 }

@@ -5,13 +5,11 @@
 //! instead of swinging: one step of Newton's method for a chain that is small beside the rows, a search for one that is not.
 
 use super::congestion::Congestion;
-use crate::instance::{Commodity, Instance, Route};
-use crate::kernel::{Scratch, cheapest};
-use crate::solution::Flow;
+use super::gathered::Gathered;
+use super::held::{Held, NOTHING};
+use crate::instance::{Commodity, Instance, Way};
+use crate::kernel::{Scratch, least, trace};
 use crate::tables::IMPOSSIBLE;
-
-/// Shares smaller than this are none.
-const NOTHING: f64 = 1e-9;
 
 /// A chain's part is not split into pieces smaller than this.
 const LEAST: f64 = 0.02;
@@ -19,15 +17,10 @@ const LEAST: f64 = 0.02;
 /// What must be carried is worth this many times as much as what may be left.
 const MUST: f64 = 1e3;
 
-/// A chain that changes a row's price by more than this power of e is no small one,
-const SMALL: f64 = 1.0;
-
-/// and the share of it that goes is searched in so many halvings.
-const HALVINGS: usize = 12;
-
-/// A route and its share of the commodity.
-struct Held {
-    route: Route,
+/// A part of a commodity: where it is, none being left; what the whole commodity would cost there; and its share.
+struct Part {
+    route: Option<u32>,
+    cost: f64,
     share: f64,
 }
 
@@ -42,6 +35,18 @@ pub(super) enum Step {
     NoRoute,
 }
 
+/// Which commodities stay as they are, though something may be cheaper.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Content {
+    /// One on a single route does not look for another while it costs at most this many times what its cheapest cost when
+    /// it last looked,
+    pub carried: f64,
+    /// and one that is left while leaving it does.
+    pub left: f64,
+    /// One that looks has nothing to gain by less than this part of what it costs.
+    pub gain: f64,
+}
+
 /// A routing that is being improved.
 pub(super) struct Exchange<'a> {
     instance: &'a Instance,
@@ -51,28 +56,31 @@ pub(super) struct Exchange<'a> {
     may_be_left: bool,
     /// A commodity whose routes cost less than this has nothing to gain that counts.
     pub idle: f64,
-    /// Routes of each commodity.
-    held: Vec<Vec<Held>>,
-    /// What a whole commodity that goes from one route to another changes on rows; zero on those not in `touched`.
-    change: Vec<f64>,
-    touched: Vec<u32>,
-    is_touched: Vec<bool>,
+    /// Who stays.
+    pub content: Content,
+    /// Routes of the commodities.
+    pub held: Held,
+    /// What the cheapest route of each commodity cost when it was last looked at.
+    cheapest: Vec<f64>,
+    /// What a whole commodity that goes from one route to another changes.
+    changes: Gathered,
     scratch: Scratch,
 }
 
 impl<'a> Exchange<'a> {
     /// Nothing routed yet.
     pub fn new(instance: &'a Instance, rows: Congestion<'a>, may_be_left: bool) -> Self {
+        let commodities = instance.commodities.len();
         Exchange {
             instance,
             may_be_left,
             rows,
             idle: 0.0,
-            held: instance.commodities.iter().map(|_| Vec::new()).collect(),
-            change: vec![0.0; instance.rows()],
-            touched: Vec::new(),
-            is_touched: vec![false; instance.rows()],
+            held: Held::new(commodities),
+            cheapest: vec![0.0; commodities],
+            changes: Gathered::new(instance.rows()),
             scratch: Scratch::default(),
+            content: Content::default(),
         }
     }
 
@@ -87,44 +95,99 @@ impl<'a> Exchange<'a> {
     pub fn step(&mut self, index: usize) -> Step {
         let instance = self.instance;
         let commodity = &instance.commodities[index];
-        let left = 1.0 - self.share(index);
         let cost_left = self.cost_left(commodity);
-        let mut from = (left > NOTHING).then_some((None, cost_left, left));
-        for (at, held) in self.held[index].iter().enumerate() {
-            let cost = self.cost(commodity, &held.route);
-            if from.is_none_or(|(_, worst, _)| cost > worst) {
-                from = Some((Some(at), cost, held.share));
-            }
-        }
-        let Some((from, worst, share)) = from.filter(|(_, worst, _)| *worst >= self.idle) else {
+        let Some(part) = self.dearest(index, cost_left) else {
             return Step::Stays;
         };
-        let cheapest = cheapest(instance, &self.rows.tables, commodity, &mut self.scratch);
+        let worst = part.cost;
+        if worst < self.idle || self.is_content(index, &part) {
+            return Step::Stays;
+        }
+        let cheapest = least(instance, &self.rows.tables, commodity, &mut self.scratch);
+        self.cheapest[index] = cheapest;
         let leaves = cost_left < cheapest;
         if !leaves && cheapest >= IMPOSSIBLE {
-            return if self.held[index].is_empty() {
-                Step::NoRoute
-            } else {
-                Step::Stays
+            return match self.held.of(index).next() {
+                None => Step::NoRoute,
+                Some(_) => Step::Stays,
             };
         }
         let gain = worst - if leaves { cost_left } else { cheapest };
-        let same = match from {
-            Some(at) => !leaves && self.scratch.is(&self.held[index][at].route),
-            None => leaves,
-        };
-        if same || gain.is_nan() || gain <= NOTHING * worst.abs() && worst.is_finite() {
+        let counts = (NOTHING + self.content.gain) * worst.abs();
+        if gain.is_nan() || gain <= counts && worst.is_finite() {
             return Step::Stays;
         }
-        let to = (!leaves).then(|| self.scratch.route());
-        self.gather(index, from, to.as_ref());
-        let step = self.length(commodity, gain, share);
-        self.carry_out(step);
+        if !leaves {
+            trace(instance, &self.rows.tables, commodity, &mut self.scratch);
+        }
+        self.go(index, &part, !leaves, gain)
+    }
+
+    /// The part of a commodity whose place is dearest, be that a route or, at this cost, being left.
+    fn dearest(&self, index: usize, cost_left: f64) -> Option<Part> {
+        let commodity = &self.instance.commodities[index];
+        let left = 1.0 - self.held.carried(index);
+        let mut dearest = (left > NOTHING).then_some(Part {
+            route: None,
+            cost: cost_left,
+            share: left,
+        });
+        for route in self.held.of(index) {
+            let cost = self.cost(commodity, self.held.way(route, commodity.vnfs));
+            if dearest.as_ref().is_none_or(|part| cost > part.cost) {
+                dearest = Some(Part {
+                    route: Some(route),
+                    cost,
+                    share: self.held.share(route),
+                });
+            }
+        }
+        dearest
+    }
+
+    /// Takes as much of a part as is worth it to the route found last, or leaves it; going there gains so much at first.
+    fn go(&mut self, index: usize, part: &Part, is_carried: bool, gain: f64) -> Step {
+        let instance = self.instance;
+        let commodity = &instance.commodities[index];
+        let to = is_carried.then(|| self.scratch.way());
+        if let Some(route) = part.route {
+            let way = self.held.way(route, commodity.vnfs);
+            self.changes.add(instance, commodity, way, -1.0);
+        }
+        if let Some(way) = to {
+            self.changes.add(instance, commodity, way, 1.0);
+        }
+        let changes = self.changes.take();
+        let step = length(&self.rows, changes, gain, part.share);
+        let step = match instance.max_routes.contains_key(&commodity.chain) {
+            true => whole(step, part.share),
+            false => divided(step, part.share),
+        };
         if step <= 0.0 {
             return Step::Stays;
         }
-        self.hold(index, from, to, step);
+        for &(row, change) in changes {
+            self.rows.put(row as usize, step * change);
+        }
+        if let Some(route) = part.route {
+            self.held.take(index, route, step);
+        }
+        if let Some(way) = to {
+            self.held.give(index, way, step);
+        }
         Step::Moved
+    }
+
+    /// Whether a commodity that is as a whole in its dearest place need not look for another.
+    fn is_content(&mut self, index: usize, part: &Part) -> bool {
+        let known = self.cheapest[index];
+        let Content { carried, left, .. } = self.content;
+        let times = if part.route.is_some() { carried } else { left };
+        let is_content = part.share >= 1.0 - NOTHING && part.cost <= times * known;
+        if is_content && part.route.is_some() {
+            self.cheapest[index] = part.cost.min(known);
+        }
+        is_content
     }
 
     /// What leaving a commodity costs; infinite where it may not be.
@@ -137,7 +200,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// What a route costs at the present prices.
-    fn cost(&self, commodity: &Commodity, route: &Route) -> f64 {
+    fn cost(&self, commodity: &Commodity, route: Way<'_>) -> f64 {
         let (instance, tables) = (self.instance, &self.rows.tables);
         let mut at = route.source as usize;
         let mut sum = 0.0;
@@ -146,15 +209,8 @@ impl<'a> Exchange<'a> {
             let next = match route.sites.get(z) {
                 Some(&site) => {
                     let vnf = instance.stage_vnf[stage] as usize;
-                    let place = instance.site_place[site as usize] as usize;
-                    let entry = vnf * instance.site_places + place;
-                    let price = if tables.site[entry] == site {
-                        tables.vnf[entry]
-                    } else {
-                        self.rows.price_at(vnf, site)
-                    };
-                    sum += instance.handled(commodity, z) * price;
-                    place
+                    sum += instance.handled(commodity, z) * self.rows.visit(vnf, site);
+                    instance.site_place[site as usize] as usize
                 }
                 None => route.sink as usize,
             };
@@ -166,143 +222,50 @@ impl<'a> Exchange<'a> {
         sum
     }
 
-    /// Notes what going from one route to another changes.
-    fn gather(&mut self, index: usize, from: Option<usize>, to: Option<&Route>) {
+    /// What a commodity is worth for each unit that carrying it costs at the present prices: over the routes that it has, over
+    /// the cheapest if it was left, `anew` or as it was when the commodity last looked.
+    pub fn density(&mut self, index: usize, anew: bool) -> f64 {
         let commodity = &self.instance.commodities[index];
-        let from = from.map(|at| &self.held[index][at].route);
-        let (change, touched, is_touched) =
-            (&mut self.change, &mut self.touched, &mut self.is_touched);
-        for (route, sign) in from
-            .map(|r| (r, -1.0))
-            .into_iter()
-            .chain(to.map(|r| (r, 1.0)))
-        {
-            self.instance.loads(commodity, route, |row, load| {
-                if !is_touched[row] {
-                    is_touched[row] = true;
-                    touched.push(row as u32);
-                }
-                change[row] += sign * load;
-            });
+        if anew {
+            let tables = &self.rows.tables;
+            let cost = least(self.instance, tables, commodity, &mut self.scratch);
+            return commodity.worth / cost;
         }
-    }
-
-    /// How much of a share goes, given what a whole commodity gains by it. Chains that limit the number of their routes go
-    /// whole or not at all.
-    fn length(&self, commodity: &Commodity, gain: f64, share: f64) -> f64 {
-        let step = if !gain.is_finite() {
-            share
-        } else if self
-            .changes()
-            .all(|(row, d)| self.rows.swing(row, d * share) <= SMALL)
-        {
-            let slope = |(row, d): (usize, f64)| d * d * self.rows.slope(row);
-            let curvature: f64 = self.changes().map(slope).sum();
-            share.min(gain / curvature.max(f64::MIN_POSITIVE))
+        let (mut cost, mut carried) = (0.0, 0.0);
+        for route in self.held.of(index) {
+            let share = self.held.share(route);
+            cost += share * self.cost(commodity, self.held.way(route, commodity.vnfs));
+            carried += share;
+        }
+        if carried > 0.0 {
+            commodity.worth * carried / cost
         } else {
-            self.search(gain, share)
-        };
-        let whole = self.instance.max_routes.contains_key(&commodity.chain);
-        match step / share {
-            part if part > 0.9 => share,
-            part if whole && part < 0.5 => 0.0,
-            _ if whole => share,
-            _ if step < LEAST => 0.0,
-            _ => step,
+            commodity.worth / self.cheapest[index]
         }
     }
+}
 
-    /// The step at which nothing is gained any more by going further, or all of the share.
-    fn search(&self, gain: f64, share: f64) -> f64 {
-        let gains = |step: f64| {
-            let lost = self
-                .changes()
-                .map(|(row, d)| d * self.rows.rise(row, step * d));
-            lost.sum::<f64>() < gain
-        };
-        if gains(share) {
-            return share;
-        }
-        let (mut low, mut high) = (0.0, share);
-        for _ in 0..HALVINGS {
-            let middle = 0.5 * (low + high);
-            if gains(middle) {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        low
+/// How much of a share goes, given what a whole commodity gains by it at first.
+fn length(rows: &Congestion<'_>, changes: &[(u32, f64)], gain: f64, share: f64) -> f64 {
+    if !gain.is_finite() {
+        return share;
     }
+    match rows.curvature(changes, share) {
+        Some(curvature) => share.min(gain / curvature.max(f64::MIN_POSITIVE)),
+        None => rows.search(changes, gain, share),
+    }
+}
 
-    /// The rows on which the exchange that was gathered changes the load, with the change.
-    fn changes(&self) -> impl Iterator<Item = (usize, f64)> + '_ {
-        let of = |&row: &u32| (row as usize, self.change[row as usize]);
-        self.touched.iter().map(of)
+/// A step of a chain that may be divided, though not into pieces that are too small.
+fn divided(step: f64, share: f64) -> f64 {
+    match step / share {
+        part if part > 0.9 => share,
+        _ if step < LEAST => 0.0,
+        _ => step,
     }
+}
 
-    /// What a commodity is worth for each unit that its cheapest route costs at the present prices.
-    pub fn density(&mut self, index: usize) -> f64 {
-        let commodity = &self.instance.commodities[index];
-        let cost = cheapest(
-            self.instance,
-            &self.rows.tables,
-            commodity,
-            &mut self.scratch,
-        );
-        commodity.worth / cost
-    }
-
-    /// Puts the change on the rows, times `step`, and forgets it.
-    fn carry_out(&mut self, step: f64) {
-        for row in self.touched.drain(..) {
-            let row = row as usize;
-            let change = std::mem::take(&mut self.change[row]);
-            self.is_touched[row] = false;
-            if step > 0.0 {
-                self.rows.put(row, step * change);
-            }
-        }
-    }
-
-    /// Moves a share from one route to another.
-    fn hold(&mut self, index: usize, from: Option<usize>, to: Option<Route>, share: f64) {
-        let held = &mut self.held[index];
-        if let Some(at) = from {
-            held[at].share -= share;
-            if held[at].share < NOTHING {
-                held.swap_remove(at);
-            }
-        }
-        let Some(route) = to else {
-            return;
-        };
-        match held.iter_mut().find(|h| h.route == route) {
-            Some(held) => held.share += share,
-            None => held.push(Held { route, share }),
-        }
-    }
-
-    /// Share of a commodity that is carried.
-    pub fn share(&self, index: usize) -> f64 {
-        self.held[index].iter().map(|h| h.share).sum()
-    }
-
-    /// Gives a commodity a route as a whole.
-    pub fn give(&mut self, index: usize, route: Route) {
-        self.held[index] = vec![Held { route, share: 1.0 }];
-    }
-
-    /// The routing.
-    pub fn flows(&self) -> Vec<Flow> {
-        let of = |(commodity, held): (usize, &Vec<Held>)| {
-            let flow = move |h: &Held| Flow {
-                commodity,
-                route: h.route.clone(),
-                fraction: h.share,
-            };
-            held.iter().map(flow).collect::<Vec<_>>()
-        };
-        self.held.iter().enumerate().flat_map(of).collect()
-    }
+/// A step of a chain that limits the number of its routes: it goes whole or not at all.
+fn whole(step: f64, share: f64) -> f64 {
+    if step / share < 0.5 { 0.0 } else { share }
 }

@@ -8,6 +8,8 @@ mod baseline;
 mod congestion;
 mod dp;
 mod exchange;
+mod gathered;
+mod held;
 mod nearest;
 mod settle;
 mod state;

@@ -82,7 +82,7 @@ pub(super) fn fill(
             continue;
         }
         for (row, load) in needs {
-            state.load[row] += share * load;
+            state.load[row as usize] += share * load;
         }
         used.insert(&route);
         flows.push(Flow {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::dp::{self, CARRIED};
+use super::gathered::Gathered;
 use super::nearest;
 use super::state::{Costs, State, Used};
 use super::watch::Watch;
@@ -69,7 +70,7 @@ struct Settling<'a> {
 
 impl Settling<'_> {
     /// Puts flows into what room there is; those of the first commodities in the order first.
-    fn put(&mut self, flows: Vec<Flow>, load: Vec<f64>, order: &[usize]) {
+    fn put(&mut self, mut flows: Vec<Flow>, load: Vec<f64>, order: &[usize]) {
         if tightest(self.instance, &load).1 <= 1.0 && self.instance.max_routes.is_empty() {
             for flow in &flows {
                 self.left[flow.commodity] -= flow.fraction;
@@ -77,20 +78,23 @@ impl Settling<'_> {
             (self.state.load, self.flows) = (load, flows);
             return;
         }
-        let mut of: Vec<Vec<Flow>> = order.iter().map(|_| Vec::new()).collect();
-        for flow in flows {
-            of[flow.commodity].push(flow);
+        let mut rank = vec![0; order.len()];
+        for (at, &commodity) in order.iter().enumerate() {
+            rank[commodity] = at;
         }
-        for flow in order.iter().flat_map(|&c| std::mem::take(&mut of[c])) {
+        flows.sort_by_key(|flow| rank[flow.commodity]);
+        let mut needs = Gathered::new(self.instance.rows());
+        for flow in flows {
             let commodity = &self.instance.commodities[flow.commodity];
             let used = self.used.of(self.instance, commodity.chain);
-            let needs = self.state.needs(self.instance, commodity, &flow.route);
-            let (fraction, _) = self.state.room(self.instance, &needs, flow.fraction);
+            needs.add(self.instance, commodity, flow.route.way(), 1.0);
+            let needs = needs.take();
+            let (fraction, _) = self.state.room(self.instance, needs, flow.fraction);
             if fraction <= 0.0 || !used.allows(&flow.route) {
                 continue;
             }
-            for (row, load) in needs {
-                self.state.load[row] += fraction * load;
+            for &(row, load) in needs {
+                self.state.load[row as usize] += fraction * load;
             }
             used.insert(&flow.route);
             self.left[flow.commodity] -= fraction;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::instance::{Commodity, Instance, Route};
-use crate::kernel::{Scratch, cheapest};
+use crate::kernel::{Scratch, cheapest, least, trace};
 use crate::solution::Objective;
 use crate::tables::{BLOCKED, IMPOSSIBLE, Tables};
 use crate::utilization::{piece, slope};
@@ -173,8 +173,11 @@ impl State {
         commodity: &Commodity,
         scratch: &mut Scratch,
     ) -> Option<f64> {
-        let cost = cheapest(instance, &self.tables, commodity, scratch);
-        (cost < IMPOSSIBLE).then_some(cost)
+        let cost = least(instance, &self.tables, commodity, scratch);
+        (cost < IMPOSSIBLE).then(|| {
+            trace(instance, &self.tables, commodity, scratch);
+            cost
+        })
     }
 
     /// What the commodity's whole demand loads on a route: every row once.
@@ -183,12 +186,12 @@ impl State {
         instance: &Instance,
         commodity: &Commodity,
         route: &Route,
-    ) -> Vec<(usize, f64)> {
-        let mut needs: Vec<(usize, f64)> = Vec::with_capacity(40);
+    ) -> Vec<(u32, f64)> {
+        let mut needs: Vec<(u32, f64)> = Vec::with_capacity(40);
         instance.loads(commodity, route, |row, load| {
-            match needs.iter_mut().find(|(r, _)| *r == row) {
+            match needs.iter_mut().find(|(r, _)| *r as usize == row) {
                 Some((_, sum)) => *sum += load,
-                None => needs.push((row, load)),
+                None => needs.push((row as u32, load)),
             }
         });
         needs
@@ -198,11 +201,12 @@ impl State {
     pub fn room(
         &self,
         instance: &Instance,
-        needs: &[(usize, f64)],
+        needs: &[(u32, f64)],
         wanted: f64,
     ) -> (f64, Option<usize>) {
         let (mut share, mut limit) = (wanted, None);
         for &(row, load) in needs {
+            let row = row as usize;
             let free = (instance.capacity[row] - self.load[row]).max(0.0);
             if load * share > free {
                 share = free / load;
@@ -219,8 +223,9 @@ impl State {
     }
 
     /// Loads rows with a share of what is needed.
-    pub fn put(&mut self, instance: &Instance, needs: &[(usize, f64)], share: f64) {
+    pub fn put(&mut self, instance: &Instance, needs: &[(u32, f64)], share: f64) {
         for &(row, load) in needs {
+            let row = row as usize;
             self.load[row] = (self.load[row] + share * load).max(0.0);
             self.refresh(instance, row);
         }

@@ -3,7 +3,8 @@
 
 use super::congestion::Congestion;
 use super::dp::{self, CARRIED};
-use super::exchange::{Exchange, Step};
+use super::exchange::{Content, Exchange, Step};
+use super::held::Held;
 use super::nearest::Nearest;
 use super::settle::settle;
 use super::watch::Watch;
@@ -46,7 +47,21 @@ const TURNS: usize = 20_000;
 /// but no fewer than these.
 const FEW: usize = 2;
 
-/// Each of them aims at fuller rows that are emptier by this: what is left to do last is little and slow.
+/// Under throughput, with so few, this is who stays as he is in each of them.
+const CONTENT: [Content; FEW] = [
+    Content {
+        carried: 1.0,
+        left: 0.3,
+        gain: 0.02,
+    },
+    Content {
+        carried: 1.2,
+        left: 0.9,
+        gain: 0.02,
+    },
+];
+
+/// Under latency each of them aims at fuller rows that are emptier by this: what is left to do last is little and slow.
 const CAUTION: f64 = 0.002;
 
 /// They end where so many of them leave more than this part of what is too much.
@@ -73,6 +88,8 @@ struct Sweeps<'a> {
     count: usize,
     /// A chain that costs less than this part of the mean stays where it is.
     idle: f64,
+    /// Only what promises most is looked at, as the chains are many.
+    is_hurried: bool,
 }
 
 /// Sweeps after the first under scale and throughput.
@@ -101,11 +118,11 @@ pub(super) fn scale(instance: &Instance, watch: &Watch<'_>) -> Result<Vec<Flow>,
         Swept::Stopped(_) => sweeps.complete()?,
         Swept::Whole => {}
     }
-    let mut best = (f64::INFINITY, Vec::new());
+    let mut best = (f64::INFINITY, Held::default());
     for sweep in 0..=few {
         let most = sweeps.exchange.rows.tightest();
-        if most < best.0 || best.1.is_empty() {
-            best = (most, sweeps.exchange.flows());
+        if most < best.0 || sweep == 0 {
+            best = (most, sweeps.exchange.held.clone());
         }
         if sweep == few || most <= 0.0 || watch.was_cut_short() {
             break;
@@ -115,7 +132,7 @@ pub(super) fn scale(instance: &Instance, watch: &Watch<'_>) -> Result<Vec<Flow>,
         rows.factor = 1.0 / most;
         sweeps.again(sweep, || 1.0 / best.0);
     }
-    Ok(best.1)
+    Ok(best.1.flows(instance, &sweeps.order))
 }
 
 /// Most worth of what fits; what must be carried comes before everything else.
@@ -188,6 +205,7 @@ impl<'a> Sweeps<'a> {
             order,
             count: count + 1,
             idle: 0.0,
+            is_hurried: count == FEW && may_be_left,
         }
     }
 
@@ -224,6 +242,9 @@ impl<'a> Sweeps<'a> {
     fn again(&mut self, sweep: usize, value: impl Fn() -> f64) {
         let (block, exchange) = (self.exchange.block(), &mut self.exchange);
         exchange.rows.growth = (SECOND * STEEPER.powi(sweep as i32)).min(STEEPEST);
+        if self.is_hurried {
+            exchange.content = CONTENT[sweep];
+        }
         exchange.rows.refresh();
         exchange.idle = self.idle * exchange.rows.cost() / self.order.len() as f64;
         let (mut since, mut moved) = (0, 0);
@@ -249,11 +270,12 @@ impl<'a> Sweeps<'a> {
     fn complete(&mut self) -> Result<(), usize> {
         let mut nearest = Nearest::new(self.instance);
         for &index in &self.order {
-            if self.exchange.share(index) > 0.0 {
+            if self.exchange.held.carried(index) > 0.0 {
                 continue;
             }
             let route = nearest.route(self.instance, &self.instance.commodities[index]);
-            self.exchange.give(index, route.ok_or(index)?);
+            let route = route.ok_or(index)?;
+            self.exchange.held.give(index, route.way(), 1.0);
         }
         Ok(())
     }
@@ -263,13 +285,13 @@ impl<'a> Sweeps<'a> {
         self.exchange.rows.excess() <= 0.0
             && all
                 .into_iter()
-                .all(|c| self.exchange.share(c) >= 1.0 - CARRIED)
+                .all(|c| self.exchange.held.carried(c) >= 1.0 - CARRIED)
     }
 
     fn worth(&self) -> f64 {
         let commodities = self.instance.commodities.iter().enumerate();
         commodities
-            .map(|(index, c)| c.worth * self.exchange.share(index))
+            .map(|(index, c)| c.worth * self.exchange.held.carried(index))
             .sum()
     }
 
@@ -282,7 +304,8 @@ impl<'a> Sweeps<'a> {
             self.put_densest_first();
         }
         let order = (&self.order[..], seen);
-        let own = (self.exchange.flows(), self.exchange.rows.load.clone());
+        let flows = self.exchange.held.flows(instance, &self.order);
+        let own = (flows, self.exchange.rows.load());
         let own = settle(instance, watch, objective, own, order);
         let lacking = lacking(instance, &own);
         if lacking <= 0.0 || watch.was_cut_short() {
@@ -298,17 +321,21 @@ impl<'a> Sweeps<'a> {
         }
     }
 
-    /// Orders chains by what they are worth for what they cost at the present prices; those that must be carried stay first.
+    /// Orders chains by what they are worth for what they cost; those that must be carried stay first.
     fn put_densest_first(&mut self) {
         let commodities = &self.instance.commodities;
-        let exchange = &mut self.exchange;
-        let density: Vec<f64> = (0..commodities.len())
-            .map(|c| exchange.density(c))
-            .collect();
-        self.order.sort_by(|&a, &b| {
-            let first = commodities[b].mandatory.cmp(&commodities[a].mandatory);
-            first.then(density[b].total_cmp(&density[a]))
-        });
+        let mut keyed: Vec<(bool, u64, u32)> = Vec::with_capacity(commodities.len());
+        for &index in &self.order {
+            let density = self.exchange.density(index, !self.is_hurried).max(0.0);
+            // The bits of positive numbers are in their order.
+            keyed.push((
+                !commodities[index].mandatory,
+                !density.to_bits(),
+                index as u32,
+            ));
+        }
+        keyed.sort_unstable();
+        self.order = keyed.iter().map(|key| key.2 as usize).collect();
     }
 }
 

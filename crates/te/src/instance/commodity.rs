@@ -131,21 +131,27 @@ impl Instance {
 
     /// Calls `add(row, load)` for everything that the commodity's whole demand loads on a route
     /// (equations 4 and 7); a row may come several times.
-    pub fn loads(&self, commodity: &Commodity, route: &Route, mut add: impl FnMut(usize, f64)) {
+    pub fn loads(&self, commodity: &Commodity, route: &Route, add: impl FnMut(usize, f64)) {
+        self.loads_on(commodity, route.way(), add);
+    }
+
+    /// As [`Instance::loads`], of a route that belongs to somebody else.
+    #[inline]
+    pub fn loads_on(&self, commodity: &Commodity, route: Way<'_>, mut add: impl FnMut(usize, f64)) {
         let mut at = route.source as usize;
         for z in 0..=commodity.vnfs as usize {
             let stage = commodity.stage(z);
             let next = match route.sites.get(z) {
                 Some(&site) => {
-                    let vnf = &self.vnfs[self.stage_vnf[stage] as usize];
-                    let load = vnf.load_per_mbps * self.handled(commodity, z);
+                    let (vnf, site) = (self.stage_vnf[stage] as usize, site as usize);
+                    let load = self.vnfs[vnf].load_per_mbps * self.handled(commodity, z);
                     if load > 0.0 {
-                        add(self.links + site as usize, load);
-                        if let Some((_, row)) = vnf.deployments.iter().find(|(s, _)| *s == site) {
-                            add(*row as usize, load);
+                        add(self.links + site, load);
+                        if let Some(row) = self.vnf_row(vnf, site) {
+                            add(row, load);
                         }
                     }
-                    self.site_place[site as usize] as usize
+                    self.site_place[site] as usize
                 }
                 None => route.sink as usize,
             };
@@ -203,4 +209,37 @@ pub struct Route {
     pub sink: u32,
     /// Site of each VNF in order.
     pub sites: Box<[u32]>,
+}
+
+impl Route {
+    /// The route, lent.
+    pub fn way(&self) -> Way<'_> {
+        Way {
+            source: self.source,
+            sink: self.sink,
+            sites: &self.sites,
+        }
+    }
+}
+
+/// A route whose sites somebody else keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Way<'a> {
+    /// Ingress place.
+    pub source: u32,
+    /// Egress place.
+    pub sink: u32,
+    /// Site of each VNF in order.
+    pub sites: &'a [u32],
+}
+
+impl Way<'_> {
+    /// A route of one's own.
+    pub fn route(&self) -> Route {
+        Route {
+            source: self.source,
+            sink: self.sink,
+            sites: self.sites.into(),
+        }
+    }
 }

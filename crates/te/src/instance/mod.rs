@@ -13,7 +13,7 @@ use crate::error::Infeasible;
 use crate::infeasible;
 use crate::model::{Chain, Link, Model};
 use crate::network::Network;
-pub use commodity::{Commodity, Route};
+pub use commodity::{Commodity, Route, Way};
 
 /// A row that does not exist.
 pub const NONE: u32 = u32::MAX;
@@ -58,6 +58,8 @@ pub struct Instance {
     pub site_place: Vec<u32>,
     /// Where each VNF may run.
     pub vnfs: Vec<VnfSites>,
+    /// Row of each VNF at each site; [`NONE`] where it is not.
+    vnf_rows: Vec<u32>,
     /// What must be routed.
     pub commodities: Vec<Commodity>,
     /// VNF of each stage's end, for all commodities; [`NONE`] for the stage that ends at the egress.
@@ -110,7 +112,7 @@ impl Instance {
         let (node_at, place_of, with_site) = places(model);
         let site_place: Vec<u32> = model.sites.iter().map(|s| place_of[s.node]).collect();
         let mut row = (links + sites) as u32;
-        let vnfs = model
+        let vnfs: Vec<VnfSites> = model
             .vnfs
             .iter()
             .map(|vnf| {
@@ -146,6 +148,7 @@ impl Instance {
             place_of,
             node_at,
             site_place,
+            vnf_rows: vnf_rows(&vnfs, sites),
             vnfs,
             commodities: Vec::with_capacity(model.chains.len()),
             stage_vnf: Vec::new(),
@@ -219,6 +222,7 @@ impl Instance {
         sites.places = sites.deployments.iter().map(place).collect();
         sites.places.sort_unstable();
         sites.places.dedup();
+        self.vnf_rows = vnf_rows(&self.vnfs, self.sites);
     }
 
     /// What an unstated `minimum_share` means here.
@@ -249,12 +253,20 @@ impl Instance {
 
     /// Row of a VNF at a site.
     pub fn vnf_row(&self, vnf: usize, site: usize) -> Option<usize> {
-        self.vnfs[vnf]
-            .deployments
-            .iter()
-            .find(|(s, _)| *s as usize == site)
-            .map(|(_, r)| *r as usize)
+        let row = self.vnf_rows[vnf * self.sites + site];
+        (row != NONE).then_some(row as usize)
     }
+}
+
+/// The rows of VNFs at sites as a table.
+fn vnf_rows(vnfs: &[VnfSites], sites: usize) -> Vec<u32> {
+    let mut rows = vec![NONE; vnfs.len() * sites];
+    for (vnf, deployed) in vnfs.iter().enumerate() {
+        for &(site, row) in &deployed.deployments {
+            rows[vnf * sites + site as usize] = row;
+        }
+    }
+    rows
 }
 
 /// Places with a site first, in node order; then the others. Also the number of places with a site.
