@@ -107,6 +107,8 @@ named! {
         FlowNew = "flow_new",
         /// A connection's hop is of no use any more: it chose again.
         FlowRechosen = "flow_rechosen",
+        /// A packet went back to the forwarder that it came from: there was nobody for it here.
+        GivenBack = "given_back",
         /// A SYN used the ports of a connection that had ended: it was opened anew.
         FlowReopened = "flow_reopened",
         /// The hop a connection's packets come from changed.

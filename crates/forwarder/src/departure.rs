@@ -65,11 +65,15 @@ impl<F: Frame> Pipeline<F> {
             }
             exit.write_ethernet(frame.data_mut(), ether_type::<K>());
         } else {
-            let (exits, place, guard) = (&self.exits, arrival.place, arrival.loop_guard);
+            let (exits, direction) = (&self.exits, arrival.direction);
+            let exit = exits.get(hop, direction).ok_or(Drop::HopGone)?;
             let labels = exits
-                .labels(place, arrival.direction, guard)
+                .labels(
+                    arrival.place,
+                    direction,
+                    exit.guard(arrival.loop_guard, arrival.over_tunnel),
+                )
                 .ok_or(Drop::StageUnknown)?;
-            let exit = exits.get(hop, arrival.direction).ok_or(Drop::HopGone)?;
             if !frame.reframe(start, arrival.length as usize, length) {
                 return Err(Drop::NoHeadroom.into());
             }
@@ -179,6 +183,10 @@ impl<F: Frame> Pipeline<F> {
         let room = exit.length() - if relays { nsh::FIXED_LENGTH } else { 0 };
         let mut bytes = vec![0; room];
         bytes.extend_from_slice(service_header);
+        nsh::write_ttl(
+            &mut bytes[room..],
+            exit.guard(arrival.loop_guard, arrival.over_tunnel),
+        );
         bytes.extend_from_slice(packet);
         match exit.kind {
             ExitKind::Gone | ExitKind::Edge => return Err(Drop::HopGone.into()),
@@ -188,7 +196,11 @@ impl<F: Frame> Pipeline<F> {
             ExitKind::TunnelV4 | ExitKind::TunnelV6 => {
                 let labels = self
                     .exits
-                    .labels(arrival.place, direction, arrival.loop_guard)
+                    .labels(
+                        arrival.place,
+                        direction,
+                        exit.guard(arrival.loop_guard, arrival.over_tunnel),
+                    )
                     .ok_or(Drop::StageUnknown)?;
                 let length = packet.len() as u32;
                 exit.write_tunnel(&mut bytes, length, key.entropy_port(), labels);

@@ -10,6 +10,7 @@ use crate::counters::{Drop, Reason, Refused};
 use crate::exits::way;
 use crate::family::Family;
 use crate::frame::Frame;
+use crate::guard;
 use crate::pipeline::{Output, Pipeline};
 use crate::registry::HopId;
 use crate::rules::{AttachmentHop, AttachmentKind, Context, Hop, Labelled, Rules};
@@ -85,6 +86,9 @@ impl<F: Frame> Pipeline<F> {
         out: &mut Output<F>,
     ) -> Result<(), Reason> {
         let (start, relays) = (usize::from(arrival.offset), relays(rules, arrival, hop));
+        if relays {
+            nsh::write_ttl(frame.data_mut(), guard_towards(rules, arrival, hop));
+        }
         let has_room = match relays {
             true => frame.prepend(length - nsh::FIXED_LENGTH),
             false => frame.reframe(start, arrival.length as usize, length),
@@ -116,6 +120,16 @@ pub(crate) fn relays(rules: &Rules, arrival: &Arrival, hop: HopId) -> bool {
             }
             _ => false,
         }
+}
+
+/// What is left of the loop guard of a packet that goes to a hop.
+fn guard_towards(rules: &Rules, arrival: &Arrival, hop: HopId) -> u8 {
+    match rules.hop(hop) {
+        Some(Hop::Peer(peer)) if peer.hop != hop && arrival.over_tunnel => {
+            guard::passed_on(arrival.loop_guard)
+        }
+        _ => arrival.loop_guard,
+    }
 }
 
 /// Writes what is in front of the network service header of a packet that is relayed. A peer's Ethernet address is left for whoever
@@ -161,7 +175,7 @@ pub(crate) fn encode<K: Family>(
         direction: arrival.direction,
         egress: stage.egress_label,
         service_index: ServiceIndex::new(stage.service_index(arrival.direction)),
-        loop_guard: arrival.loop_guard,
+        loop_guard: guard_towards(rules, arrival, hop),
     };
     match rules.hop(hop) {
         Some(Hop::Peer(peer)) => peer

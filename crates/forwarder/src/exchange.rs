@@ -81,6 +81,8 @@ pub struct Import {
     pub sibling: HopId,
     /// Whether it may be added: otherwise one end of it is known here only.
     pub is_whole: bool,
+    /// Whether it is an edge's, which has no hops.
+    pub is_of_edge: bool,
 }
 
 /// What became of entries of a sibling.
@@ -127,12 +129,12 @@ impl<F: Frame> Pipeline<F> {
 
     /// Takes entries of a sibling. `now` is in seconds.
     #[cold]
-    pub fn import(&mut self, entries: &[Import], now: u32) -> Imported {
+    pub fn import(&mut self, rules: &Rules, entries: &[Import], now: u32) -> Imported {
         let mut sum = Imported::default();
         for import in entries {
             match &import.entry {
-                Entry::V4(entry) => self.import_one(entry, import, now, &mut sum),
-                Entry::V6(entry) => self.import_one(entry, import, now, &mut sum),
+                Entry::V4(entry) => self.import_one(rules, entry, import, now, &mut sum),
+                Entry::V6(entry) => self.import_one(rules, entry, import, now, &mut sum),
             }
         }
         self.flow_moves += 1;
@@ -141,6 +143,7 @@ impl<F: Frame> Pipeline<F> {
 
     fn import_one<K: Family>(
         &mut self,
+        rules: &Rules,
         entry: &FlowEntry<K>,
         import: &Import,
         now: u32,
@@ -156,17 +159,46 @@ impl<F: Frame> Pipeline<F> {
             }
             return;
         };
+        if import.is_of_edge {
+            return;
+        }
         let sibling = import.sibling.0;
-        let merge = |own: u16, theirs: u16| if own == sibling { theirs } else { own };
+        let is_old = import.is_whole && self.is_older(rules, entry, found.hops(), now);
+        let merge = |own: u16, theirs: u16| match is_old || own == sibling {
+            true => theirs,
+            false => own,
+        };
         let hops = Hops {
             upstream: merge(found.hops().upstream, entry.hops.upstream),
             downstream: merge(found.hops().downstream, entry.hops.downstream),
             opener: found.hops().opener,
         };
         if hops != found.hops() {
-            table.update(found.position, hops);
+            K::table_mut(self).update(found.position, hops);
             sum.taken += 1;
         }
+    }
+
+    /// Whether the entry that is here is left from another way that its connection took before: a hop of it is of no use any more, or
+    /// packets have passed the sibling since.
+    fn is_older<K: Family>(
+        &self,
+        rules: &Rules,
+        theirs: &FlowEntry<K>,
+        own: Hops,
+        now: u32,
+    ) -> bool {
+        let stage = rules.stage(PlaceId(theirs.key.path()));
+        let is_of_use = |hop, direction| {
+            let exit = self.exits.get(HopId(hop), direction);
+            let is_usable = exit.is_some_and(|exit| exit.is_usable);
+            is_usable
+                && !stage.is_some_and(|stage| stage.end(direction).withdraws(rules, HopId(hop)))
+        };
+        let entry = K::table(self).entry(&theirs.key, now);
+        !is_of_use(own.upstream, Direction::Reverse)
+            || !is_of_use(own.downstream, Direction::Forward)
+            || entry.is_some_and(|own| theirs.idle < own.idle)
     }
 }
 
@@ -389,6 +421,7 @@ pub fn read(
             entry,
             sibling,
             is_whole,
+            is_of_edge: is_edge_here.is_some(),
         });
     }
     Ok(imports)

@@ -4,6 +4,7 @@
 //! and a few numbers. An exit knows the version of the neighbours it was made from and looks again when that is old.
 
 use crate::encoded::context_length;
+use crate::guard;
 use crate::neighbours;
 use crate::registry::{HopId, PlaceId};
 use crate::rules::{AttachmentHop, AttachmentKind, Hop, PeerHop, Place, Rules, Side, Stage};
@@ -54,8 +55,12 @@ pub(crate) struct Exit {
     pub(crate) port: u16,
     length: u8,
     pub(crate) kind: ExitKind,
+    /// The forwarder that it leads to; [`HopId::WITHDRAWN`] where it leads to no other.
+    pub(crate) peer: HopId,
     /// Whether connections may keep it.
     pub(crate) is_usable: bool,
+    /// Whether it stands for what the forwarder has taken over.
+    passes_on: bool,
     /// Whether the header's first address is the neighbour's; always so where there is none to ask.
     is_known: bool,
 }
@@ -76,16 +81,18 @@ const GONE: Exit = Exit {
     port: 0,
     length: 0,
     kind: ExitKind::Gone,
+    peer: HopId::WITHDRAWN,
     is_usable: false,
+    passes_on: false,
     is_known: false,
 };
 
 impl Exits {
     /// The ways that rules tell.
     pub(crate) fn new(rules: &Rules) -> Exits {
-        let both = |hop: &Option<Hop>| {
+        let both = |(number, hop): (usize, &Option<Hop>)| {
             [Direction::Forward, Direction::Reverse].map(|direction| match hop {
-                Some(hop) => Exit::new(rules, hop, direction),
+                Some(hop) => Exit::new(rules, number, hop, direction),
                 None => GONE,
             })
         };
@@ -96,7 +103,7 @@ impl Exits {
             _ => [0; 2],
         };
         Exits {
-            exits: rules.hops.iter().map(both).collect(),
+            exits: rules.hops.iter().enumerate().map(both).collect(),
             labels: rules.places.iter().map(labels).collect(),
         }
     }
@@ -132,7 +139,7 @@ impl Exits {
 }
 
 impl Exit {
-    fn new(rules: &Rules, hop: &Hop, direction: Direction) -> Exit {
+    fn new(rules: &Rules, number: usize, hop: &Hop, direction: Direction) -> Exit {
         let exit = match hop {
             Hop::Peer(peer) => Exit::to_peer(rules, peer),
             Hop::Attachment(attachment) => Exit::to_attachment(rules, attachment, direction),
@@ -145,6 +152,11 @@ impl Exit {
         };
         Exit {
             is_usable: hop.is_usable(),
+            peer: match hop {
+                Hop::Peer(peer) => peer.hop,
+                _ => HopId::WITHDRAWN,
+            },
+            passes_on: matches!(hop, Hop::Peer(peer) if peer.hop.index() != number),
             ..exit
         }
     }
@@ -224,6 +236,15 @@ impl Exit {
             let mac = neighbours.known((underlay.port, 0, peer.next_hop));
             self.is_known = mac.is_some();
             self.header[..6].copy_from_slice(&mac.unwrap_or_default().0);
+        }
+    }
+
+    /// What is left of the loop guard of a packet that goes this way.
+    #[inline(always)]
+    pub(crate) fn guard(&self, guard: u8, over_tunnel: bool) -> u8 {
+        match self.passes_on && over_tunnel {
+            true => guard::passed_on(guard),
+            false => guard,
         }
     }
 

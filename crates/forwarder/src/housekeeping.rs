@@ -119,7 +119,7 @@ impl<F: Frame> Pipeline<F> {
             let Some(stage) = rules.stage(place) else {
                 return Verdict::Keep;
             };
-            let kept = without_withdrawn(stage, found);
+            let kept = without_withdrawn(rules, stage, found);
             *hops.entry(HopId(kept.upstream)).or_insert(0) += 1;
             *hops.entry(HopId(kept.downstream)).or_insert(0) += 1;
             *places.entry(place).or_insert(0) += 1;
@@ -198,9 +198,9 @@ fn count_in<K: FlowKey>(
 }
 
 /// An entry's hops, less those that serve nobody at its stage any more.
-fn without_withdrawn(stage: &Stage, found: flow::Hops) -> flow::Hops {
+fn without_withdrawn(rules: &Rules, stage: &Stage, found: flow::Hops) -> flow::Hops {
     let keep = |end: &End, hop| {
-        if end.withdraws(hop) {
+        if end.withdraws(rules, HopId(hop)) {
             HopId::WITHDRAWN.0
         } else {
             hop

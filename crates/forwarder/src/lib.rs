@@ -35,6 +35,7 @@ mod family;
 pub mod flow_files;
 pub mod fragments;
 pub mod frame;
+mod guard;
 pub mod handover;
 pub mod home;
 mod housekeeping;

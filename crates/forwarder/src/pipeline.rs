@@ -1,5 +1,6 @@
 //! A packet's way through the forwarder: arrival, look-up or choice, departure.
 
+mod again;
 mod record;
 
 use crate::arrival::{Accepted, Arrival};
@@ -18,8 +19,9 @@ use crate::housekeeping::Housekeeping;
 use crate::neighbours::{Neighbours, Waiting};
 pub use crate::output::{Away, AwayFrames, Errand, Heard, Made, Output};
 use crate::registry::{HopId, PlaceId};
-use crate::rules::{Hop, Rules};
+use crate::rules::Rules;
 use crate::trace::Trace;
+use again::Turn;
 use flow::consistent_hash::ConnectionHash;
 use flow::{
     FlowEntry, FlowKey, FlowTable, Found, Hops, Insertion, InvalidTimeout, Ipv4Key, Ipv4Table,
@@ -59,6 +61,8 @@ pub struct Pipeline<F> {
     run: Run,
     /// Whether the last choice was made just now; for traces.
     new_choice: bool,
+    /// What becomes of the packet whose hop was found just now, if it goes back or came back.
+    turn: Option<Turn>,
     pub(crate) housekeeping: Housekeeping,
     /// A walk over all entries under way, for another forwarder.
     pub(crate) exporting: Option<Export>,
@@ -119,6 +123,7 @@ impl<F: Frame> Pipeline<F> {
             flow_moves: 0,
             run: Run::default(),
             new_choice: false,
+            turn: None,
             housekeeping: Housekeeping::default(),
             exporting: None,
             timeouts,
@@ -242,7 +247,10 @@ impl<F: Frame> Pipeline<F> {
         let sent = match decision {
             Ok(hop) => {
                 self.count(arrival, hop);
-                self.depart(rules, arrival, key, hop, frame, now, out)
+                match self.turn.take() {
+                    None => self.depart(rules, arrival, key, hop, frame, now, out),
+                    Some(turn) => self.depart_on(rules, arrival, key, hop, turn, frame, now, out),
+                }
             }
             Err(reason) => Err(reason),
         };
@@ -278,11 +286,7 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
     ) -> Result<HopId, Reason> {
         let (towards, origin) = ends(found.hops(), arrival.direction);
-        if self
-            .exits
-            .get(towards, arrival.direction)
-            .is_some_and(|exit| exit.is_usable)
-        {
+        if self.leads_on(rules, arrival, towards, origin) {
             if !arrival.is_error {
                 let (flags, direction) = (arrival.tcp_flags, flow_direction(arrival.direction));
                 if self.begins_anew::<K>(found, flags, now) {
@@ -291,24 +295,22 @@ impl<F: Frame> Pipeline<F> {
                 let table = K::table_mut(self);
                 let state = table.on_packet(found.position, flags, direction, now);
                 if origin != arrival.from {
-                    self.move_origin::<K>(arrival, found, towards, state);
+                    self.move_origin::<K>(arrival, found, state);
                 }
             }
             return Ok(towards);
         }
-        self.choose_again(rules, arrival, key, found, towards, now)
+        self.choose_again(rules, arrival, key, found, now)
     }
 
-    /// A connection whose packets come from another hop than before. A reset, or a SYN of a connection that is open
+    /// A connection whose packets come from another hop than before, not from where that has moved to. A reset, or a SYN of a connection that is open
     /// already, says nothing of where it comes from: either can be anybody's.
     #[cold]
-    fn move_origin<K: Family>(
-        &mut self,
-        arrival: &Arrival,
-        found: Found,
-        towards: HopId,
-        state: State,
-    ) {
+    fn move_origin<K: Family>(&mut self, arrival: &Arrival, found: Found, state: State) {
+        let (towards, origin) = ends(found.hops(), arrival.direction);
+        if !self.has_moved(arrival, origin) {
+            return;
+        }
         let flags = arrival.tcp_flags;
         if flags & tcp::RST != 0 || (may_open(flags) && state != State::New) {
             return;
@@ -342,8 +344,10 @@ impl<F: Frame> Pipeline<F> {
         now: u32,
     ) -> Result<HopId, Reason> {
         let Some(hop) = self.pick(rules, arrival, key) else {
-            let found = K::table(self).get(key).ok_or(Drop::NoTarget)?;
-            return self.follow(rules, arrival, key, found, now);
+            return match K::table(self).get(key) {
+                Some(found) => self.follow(rules, arrival, key, found, now),
+                None => self.find_nobody(arrival),
+            };
         };
         if arrival.is_error {
             // An error opens no connection: it goes where the connection it is about would go.
@@ -366,35 +370,6 @@ impl<F: Frame> Pipeline<F> {
         }
         self.count_new(arrival, hop);
         Ok(hop)
-    }
-
-    /// A connection whose hop went away or died.
-    #[cold]
-    #[allow(clippy::too_many_arguments)]
-    fn choose_again<K: Family>(
-        &mut self,
-        rules: &Rules,
-        arrival: &Arrival,
-        key: &K,
-        found: Found,
-        old: HopId,
-        now: u32,
-    ) -> Result<HopId, Reason> {
-        match self.pick(rules, arrival, key) {
-            Some(hop) if arrival.is_error => Ok(hop),
-            Some(hop) => {
-                let direction = flow_direction(arrival.direction);
-                let table = K::table_mut(self);
-                table.on_packet(found.position, arrival.tcp_flags, direction, now);
-                self.counters.event(Event::FlowRechosen);
-                self.update::<K>(found, hops(arrival.from, hop, arrival.direction));
-                self.count_new(arrival, hop);
-                Ok(hop)
-            }
-            // Nobody else: a peer that is said to be down may still be there.
-            None if matches!(rules.hop(old), Some(Hop::Peer(_))) => Ok(old),
-            None => Err(Drop::HopGone.into()),
-        }
     }
 
     fn pick<K: Family>(&self, rules: &Rules, arrival: &Arrival, key: &K) -> Option<HopId> {

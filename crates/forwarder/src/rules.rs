@@ -164,9 +164,16 @@ pub struct End {
 }
 
 impl End {
-    /// Whether connections may not keep a hop.
-    pub fn withdraws(&self, hop: u16) -> bool {
-        self.withdrawn.contains(&HopId(hop)) && !self.all.is_empty()
+    /// Whether connections may not keep a hop: it is withdrawn, or moved to who is.
+    pub fn withdraws(&self, rules: &Rules, hop: HopId) -> bool {
+        if self.withdrawn.is_empty() {
+            return false;
+        }
+        let peer = match rules.hop(hop) {
+            Some(Hop::Peer(peer)) => peer.hop,
+            _ => hop,
+        };
+        self.withdrawn.contains(&peer) && !self.all.is_empty()
     }
 }
 

@@ -27,7 +27,8 @@ pub struct Target {
 }
 
 impl Target {
-    fn site(&self) -> &str {
+    /// The site that has it.
+    pub(crate) fn site(&self) -> &str {
         self.forwarder.split('/').next().unwrap_or_default()
     }
 }
@@ -89,14 +90,25 @@ impl Targets {
         destination: impl FnOnce() -> IpAddr,
     ) -> Option<HopId> {
         if self.by_prefix {
-            return self.choose_by_prefix(connection, destination());
+            return self.choose_by_prefix(connection, destination(), None);
         }
         self.draw.choose(connection, source)
     }
 
+    /// Another hop than one that is of no use, by weights. The packet goes to `destination`.
+    #[cold]
+    pub fn choose_other(&self, connection: u64, destination: IpAddr, than: HopId) -> Option<HopId> {
+        self.choose_by_prefix(connection, destination, Some(than))
+    }
+
     /// The longest prefix wins; among equals the hash decides.
     #[cold]
-    fn choose_by_prefix(&self, connection: u64, destination: IpAddr) -> Option<HopId> {
+    fn choose_by_prefix(
+        &self,
+        connection: u64,
+        destination: IpAddr,
+        except: Option<HopId>,
+    ) -> Option<HopId> {
         let length = |target: &Target| {
             if target.prefixes.is_empty() {
                 Some(0)
@@ -104,7 +116,7 @@ impl Targets {
                 longest(&target.prefixes, destination)
             }
         };
-        let eligible = |target: &&Target| target.weight > 0;
+        let eligible = |target: &&Target| target.weight > 0 && Some(target.hop) != except;
         let best = self
             .targets
             .iter()

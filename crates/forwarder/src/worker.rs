@@ -321,7 +321,7 @@ impl Worker {
                 }
                 Ok(Command::Import { entries, done }) => {
                     let now = clock::seconds();
-                    let _ = done.send(self.pipeline.import(&entries, now));
+                    let _ = done.send(self.pipeline.import(&self.rules, &entries, now));
                     let ask = self.pipeline.ask_for_hosts(&self.rules, &entries, now);
                     self.announced.extend(ask);
                 }

@@ -173,8 +173,9 @@ impl Forwarder {
             entry,
             sibling: HopId(u16::MAX),
             is_whole: true,
+            is_of_edge: false,
         };
-        assert_eq!(self.pipeline.import(&[import], NOW).taken, 1);
+        assert_eq!(self.pipeline.import(&self.rules, &[import], NOW).taken, 1);
     }
 
     /// All entries, in pages.
@@ -199,7 +200,7 @@ impl Forwarder {
             };
             let entries =
                 exchange::read(&request, self.id, &self.rules, &mut self.registry).unwrap();
-            let one = self.pipeline.import(&entries, NOW);
+            let one = self.pipeline.import(&self.rules, &entries, NOW);
             sum.taken += one.taken;
             sum.refused += one.refused;
         }

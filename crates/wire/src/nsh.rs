@@ -244,9 +244,16 @@ pub const fn next_ttl(ttl: u8) -> Option<u8> {
 pub fn decrement_ttl(bytes: &mut [u8]) -> Option<u8> {
     let base = bytes.first_chunk_mut::<BASE_LENGTH>()?;
     let left = next_ttl((base[0] & 0x0f) << 2 | base[1] >> 6)?;
-    base[0] = base[0] & 0xf0 | left >> 2;
-    base[1] = base[1] & 0x3f | left << 6;
+    write_ttl(base, left);
     Some(left)
+}
+
+/// Writes another TTL in place, of at most 63; nothing else changes.
+pub fn write_ttl(bytes: &mut [u8], ttl: u8) {
+    if let Some(base) = bytes.first_chunk_mut::<BASE_LENGTH>() {
+        base[0] = base[0] & 0xf0 | ttl >> 2 & 0x0f;
+        base[1] = base[1] & 0x3f | ttl << 6;
+    }
 }
 
 #[cfg(test)]

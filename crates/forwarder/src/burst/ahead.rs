@@ -11,6 +11,7 @@ use crate::frame::Frame;
 use crate::neighbours::Neighbours;
 use crate::pipeline::{Output, Pipeline, ends, flow_direction};
 use crate::plain::Way;
+use crate::registry::HopId;
 use crate::rules::Rules;
 use crate::trace::{Sieve, Trace};
 use flow::{BURST, FlowTable, Noting, Work};
@@ -160,13 +161,15 @@ impl<K: Family, T> Ahead<'_, K, T> {
             return (0, frames);
         }
         let exits = self.exits;
-        if !is_ready(exits.fresh(self.rules, self.neighbours, towards, direction)) {
+        let exit = exits.fresh(self.rules, self.neighbours, towards, direction);
+        if !is_ready(exit, origin) {
             return (0, frames);
         }
-        let labels = exits.labels(way.place(), direction, way.loop_guard());
         let Some(exit) = exits.get(towards, direction) else {
             return (0, frames);
         };
+        let guard = exit.guard(way.loop_guard(), way.over_tunnel());
+        let labels = exits.labels(way.place(), direction, guard);
         let labels = match exit.kind {
             ExitKind::Attachment => 0,
             _ => match labels {
@@ -221,15 +224,15 @@ fn sifted(trace: &Option<Trace>) -> Option<(&Trace, Sieve)> {
     Some((trace, trace.sieve()))
 }
 
-/// Whether packets may take a way out without more ado, as far as it depends on the way alone.
+/// Whether packets that come from a hop may take a way out without more ado, as far as it depends on the way alone.
 #[inline(always)]
-fn is_ready(exit: Option<&Exit>) -> bool {
+fn is_ready(exit: Option<&Exit>, from: HopId) -> bool {
     exit.is_some_and(|exit| {
         let kind = match exit.kind {
             ExitKind::Attachment | ExitKind::TunnelV4 | ExitKind::TunnelV6 => true,
             ExitKind::Encoded | ExitKind::Edge | ExitKind::Gone => false,
         };
-        kind && exit.is_usable && exit.is_known()
+        kind && exit.is_usable && exit.is_known() && exit.peer != from
     })
 }
 

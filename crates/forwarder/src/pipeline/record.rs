@@ -28,6 +28,9 @@ impl<F> Pipeline<F> {
             return;
         };
         let (to, text) = match decision {
+            Ok(hop) if self.turn.is_some_and(|turn| turn.is_back) => {
+                (rules.hop_name(hop), "given back")
+            }
             Ok(hop) if new => (rules.hop_name(hop), "new flow"),
             Ok(hop) => (rules.hop_name(hop), "flow entry"),
             Err(reason) => (String::new(), reason.name()),

@@ -158,7 +158,9 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    fn peer(&self, field: &str, peer: &contract::Peer) -> Result<PeerHop> {
+    fn peer(&mut self, field: &str, peer: &contract::Peer) -> Result<PeerHop> {
+        let name = HopName::Peer(peer.id.clone());
+        let hop = self.registry.hop(name).map_err(|_| exhausted(field))?;
         let underlay = self
             .rules
             .underlay
@@ -216,6 +218,7 @@ impl<'a> Compiler<'a> {
         })?;
         Ok(PeerHop {
             id: peer.id.clone(),
+            hop,
             address,
             next_hop,
             alive: peer.alive,

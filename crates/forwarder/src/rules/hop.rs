@@ -1,7 +1,7 @@
 use super::Classifier;
 use crate::native::Function;
 use crate::prefix::Prefix;
-use crate::registry::PlaceId;
+use crate::registry::{HopId, PlaceId};
 use std::net::IpAddr;
 use wire::MacAddress;
 use wire::steering::TunnelTemplate;
@@ -158,11 +158,20 @@ impl EdgeHop {
     }
 }
 
+impl PeerHop {
+    /// Its site.
+    pub fn site(&self) -> &str {
+        self.id.split('/').next().unwrap_or_default()
+    }
+}
+
 /// Another forwarder.
 #[derive(Debug)]
 pub struct PeerHop {
     /// `<site>/<forwarder>`.
     pub id: String,
+    /// Its own number, also where it stands for what moved to it.
+    pub hop: HopId,
     /// Tunnel end point.
     pub address: IpAddr,
     /// Who on the underlay port's link gets packets for it.

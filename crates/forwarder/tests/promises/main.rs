@@ -5,6 +5,7 @@ mod chains;
 mod changes;
 mod conformance;
 mod counters;
+mod deaths;
 mod ends;
 mod equal;
 mod frames;

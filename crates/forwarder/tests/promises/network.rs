@@ -153,6 +153,7 @@ impl Network {
 
     /// Gives every forwarder the plan's rules.
     pub fn apply(&mut self) {
+        self.plan.remember();
         for site in 0..self.nodes.len() {
             let set = self.plan.rules(site);
             self.apply_at(site, &set);

@@ -1,8 +1,10 @@
 //! Rules for all forwarders of a small platform from a description of its chains: what a Local Switchboard does.
 
-use contract::local_target::Target;
+#[path = "stages.rs"]
+mod stages;
+
 use contracts::forwarder::{self as contract, AttachmentKind};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wire::MacAddress;
 
 /// Numbers of a site's forwarders are so far apart: where a site is meant, `n` and `n + SIBLING` are two forwarders of the same.
@@ -62,6 +64,8 @@ pub struct Chain {
     pub routes: Vec<Route>,
     /// Whether the egress is the way to everywhere.
     pub internet: bool,
+    /// Forwarders that have had instances, with their VNFs' positions on the path from 1: others' connections may still have them.
+    pub former: BTreeSet<(usize, usize)>,
 }
 
 /// Everything.
@@ -114,6 +118,7 @@ pub fn chain(ingress_site: usize, vnfs: Vec<Vec<Instance>>, egress_site: usize) 
         more_ingresses: Vec::new(),
         routes: Vec::new(),
         internet: true,
+        former: BTreeSet::new(),
     }
 }
 
@@ -133,6 +138,17 @@ impl Plan {
     /// Chains, and after them versions that are retired.
     pub fn versions(&self) -> impl Iterator<Item = &Chain> {
         self.chains.iter().chain(&self.retired)
+    }
+
+    /// Notes who has instances now.
+    pub fn remember(&mut self) {
+        for chain in self.chains.iter_mut().chain(&mut self.retired) {
+            let at = |(position, one): (usize, &Instance)| (position + 1, one.site);
+            let positions = chain.vnfs.iter().enumerate();
+            let all =
+                positions.flat_map(|(position, list)| list.iter().map(move |one| (position, one)));
+            chain.former.extend(all.map(at));
+        }
     }
 
     /// The rules of one site.
@@ -227,12 +243,8 @@ impl Instance {
         self.is_beside(forwarder) && self.sibling == Some(Role::Gone)
     }
 
-    fn has_been(&self, forwarder: usize) -> bool {
-        self.is_beside(forwarder) && !matches!(self.sibling, None | Some(Role::Preparing))
-    }
-
     /// Whether packets of others reach it by a forwarder.
-    fn is_served(&self, forwarder: usize) -> bool {
+    pub fn is_served(&self, forwarder: usize) -> bool {
         self.site == forwarder || self.is_beside(forwarder) && self.sibling == Some(Role::Passing)
     }
 }
@@ -339,7 +351,7 @@ impl Chain {
         }
     }
 
-    fn attachment_id(&self, position: usize, instance: &Instance) -> String {
+    pub fn attachment_id(&self, position: usize, instance: &Instance) -> String {
         format!(
             "{}-{}-{}-{}",
             self.customer, self.label, position, instance.name
@@ -388,185 +400,4 @@ impl Chain {
             ..Default::default()
         }
     }
-
-    /// Who can be chosen at an element of the path: the ingress edges, a VNF's instances, or the egress edge.
-    fn choices(&self, element: usize) -> Vec<Choice> {
-        let at_edge = |edge: &Edge| Choice {
-            site: edge.site,
-            passing: None,
-            was_at: None,
-            target: Target::Edge(format!("{}-{}", self.customer, edge.name)),
-            weight: 100,
-            prefixes: Vec::new(),
-            serves: true,
-        };
-        if element == self.vnfs.len() + 1 {
-            return vec![at_edge(&self.egress)];
-        }
-        let Some(position) = element.checked_sub(1) else {
-            let several = !self.more_ingresses.is_empty();
-            let own = |edge: &Edge| Choice {
-                prefixes: if several {
-                    edge.prefixes.to_vec()
-                } else {
-                    vec![]
-                },
-                ..at_edge(edge)
-            };
-            return self.ingresses().map(own).collect();
-        };
-        let beside = |one: &Instance| (one.site + SIBLING) % (2 * SIBLING);
-        let instance = |instance: &Instance| Choice {
-            site: instance.site,
-            passing: Some(beside(instance)).filter(|&other| instance.is_served(other)),
-            was_at: Some(beside(instance)).filter(|&other| instance.has_been(other)),
-            target: Target::Attachment(self.attachment_id(position, instance)),
-            weight: match instance.state {
-                contract::AttachmentState::Active => instance.weight,
-                _ => 0,
-            },
-            prefixes: Vec::new(),
-            serves: instance.state != contract::AttachmentState::Dead,
-        };
-        self.vnfs[position].iter().map(instance).collect()
-    }
-
-    /// The choices of an element for packets from another one at a site: by the routes that come from there.
-    fn choices_from(&self, site: usize, from: usize, element: usize) -> Vec<Choice> {
-        let mut choices = self.choices(element);
-        if self.routes.is_empty() || element == 0 || element > self.vnfs.len() {
-            return choices;
-        }
-        let passes = |(_, sites): &&Route| sites[from] == site % SIBLING;
-        let anywhere = !self.routes.iter().any(|route| passes(&route));
-        let share = |to: usize| -> u32 {
-            let here = self.routes.iter().filter(|r| anywhere || passes(r));
-            here.filter(|(_, sites)| sites[element] == to % SIBLING)
-                .map(|(weight, _)| weight)
-                .sum()
-        };
-        let total: u32 = self
-            .routes
-            .iter()
-            .filter(|r| anywhere || passes(r))
-            .map(|r| r.0)
-            .sum();
-        let wholes = choices.clone();
-        for choice in choices.iter_mut().filter(|choice| choice.weight > 0) {
-            let of_site = wholes
-                .iter()
-                .filter(|other| other.site % SIBLING == choice.site % SIBLING);
-            let whole: u32 = of_site.map(|other| other.weight).sum();
-            let floor = u32::from(choice.site == site || choice.passing == Some(site));
-            choice.weight =
-                (60_000 * share(choice.site) / total * choice.weight / whole).max(floor);
-        }
-        choices
-    }
-
-    fn path(&self, site: usize) -> Option<contract::ServicePath> {
-        let mut stages = Vec::new();
-        for stage in 1..=self.vnfs.len() + 1 {
-            let upstream = self.choices_from(site, stage, stage - 1);
-            let downstream = self.choices_from(site, stage - 1, stage);
-            if upstream.iter().chain(&downstream).any(|choice| {
-                choice.site == site || [choice.passing, choice.was_at].contains(&Some(site))
-            }) {
-                stages.push(contract::Stage {
-                    number: stage as u32,
-                    downstream: Some(end(site, &downstream)),
-                    upstream: Some(end(site, &upstream)),
-                });
-            }
-        }
-        let passing = self
-            .routes
-            .iter()
-            .filter(|(_, sites)| sites.contains(&(site % SIBLING)));
-        let routes: Vec<_> = passing.map(route).collect();
-        let begins = |edge: &&Edge| routes.iter().any(|r| r.sites[0] == site_name(edge.site));
-        let ingresses = self.ingresses().filter(begins).map(ingress).collect();
-        (!stages.is_empty()).then(|| contract::ServicePath {
-            chain_label: self.label,
-            egress_label: self.egress_label,
-            customer: self.customer.clone(),
-            chain: "chain".into(),
-            vnf_count: self.vnfs.len() as u32,
-            stages,
-            nsh_forward_path: identifier(self.label, false),
-            nsh_reverse_path: identifier(self.label, true),
-            ingresses,
-            routes,
-        })
-    }
-}
-
-fn route((weight, sites): &Route) -> contract::Route {
-    contract::Route {
-        weight: *weight,
-        sites: sites.iter().map(|&site| site_name(site)).collect(),
-    }
-}
-
-fn ingress(edge: &Edge) -> contract::Ingress {
-    contract::Ingress {
-        site: site_name(edge.site),
-        prefixes: edge.prefixes.to_vec(),
-    }
-}
-
-/// Somebody to choose at an end of a stage.
-#[derive(Clone)]
-struct Choice {
-    site: usize,
-    /// The other forwarder of the site, where that serves it too.
-    passing: Option<usize>,
-    /// The other forwarder of the site, where it was at home there: others may still send what is for it there.
-    was_at: Option<usize>,
-    target: Target,
-    weight: u32,
-    prefixes: Vec<String>,
-    /// Whether it serves the connections that it has.
-    serves: bool,
-}
-
-fn end(site: usize, choices: &[Choice]) -> contract::StageEnd {
-    let mut end = contract::StageEnd::default();
-    let mut remote: BTreeMap<usize, contract::RemoteTarget> = BTreeMap::new();
-    for choice in choices {
-        if choice.site == site || choice.passing == Some(site) {
-            end.local.push(contract::LocalTarget {
-                target: Some(choice.target.clone()),
-                weight: choice.weight,
-                prefixes: choice.prefixes.clone(),
-            });
-        }
-        if choice.site != site {
-            let target = remote
-                .entry(choice.site)
-                .or_insert_with(|| contract::RemoteTarget {
-                    withdrawn: true,
-                    ..Default::default()
-                });
-            target.withdrawn &= !choice.serves;
-            target.peer = peer_name(choice.site);
-            target.weight += choice.weight;
-            target.prefixes.extend(choice.prefixes.clone());
-        }
-    }
-    for before in choices.iter().filter_map(|choice| choice.was_at) {
-        let of_site = |choice: &&Choice| choice.site % SIBLING == before % SIBLING;
-        let served = choices.iter().filter(of_site).any(|choice| choice.serves);
-        if before != site {
-            remote
-                .entry(before)
-                .or_insert_with(|| contract::RemoteTarget {
-                    peer: peer_name(before),
-                    withdrawn: !served,
-                    ..Default::default()
-                });
-        }
-    }
-    end.remote = remote.into_values().collect();
-    end
 }

@@ -55,8 +55,8 @@ pub fn platform(draw: &mut Draw) -> Plan {
     plan
 }
 
-/// Routes by sites at which each VNF takes new connections, or none.
-fn routes(chain: &Chain, draw: &mut Draw) -> Vec<Route> {
+/// Routes by sites at which each VNF takes new connections, or none; none either where a VNF takes none.
+pub fn routes(chain: &Chain, draw: &mut Draw) -> Vec<Route> {
     let mut routes = BTreeMap::new();
     for _ in 0..draw.below(5) {
         let mut sites = vec![chain.ingress.site % SIBLING];
@@ -64,6 +64,9 @@ fn routes(chain: &Chain, draw: &mut Draw) -> Vec<Route> {
             let active = instances.iter();
             let active = active.filter(|one| one.state == AttachmentState::Active);
             let active: Vec<usize> = active.map(|one| one.site).collect();
+            if active.is_empty() {
+                return Vec::new();
+            }
             sites.push(active[draw.below(active.len())] % SIBLING);
         }
         sites.push(chain.egress.site % SIBLING);

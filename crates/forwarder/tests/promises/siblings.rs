@@ -1,14 +1,14 @@
 //! Sites with two forwarders each, whose instances move between them, drain and come while connections go on.
 
 use crate::network::Network;
-use crate::plan::{Plan, Role, SIBLING, peer_name};
+use crate::plan::{Instance, Plan, Role, SIBLING, peer_name};
 use crate::random::{Draw, change, connection, exchange, platform};
 use contracts::forwarder::ImportFlowsRequest;
 use forwarder::exchange;
 use wire::{FiveTuple, tcp};
 
 /// Gives each site a second forwarder, and things homes with either.
-fn spread(mut plan: Plan, draw: &mut Draw) -> Plan {
+pub fn spread(mut plan: Plan, draw: &mut Draw) -> Plan {
     plan.sites += SIBLING;
     let chain = &mut plan.chains[0];
     chain.ingress.site += SIBLING * draw.below(2);
@@ -41,8 +41,8 @@ fn hand_over(network: &mut Network, from: usize, to: usize) {
             let (rules, registry) = (&node.rules, &mut node.registry);
             let imports = exchange::read(&request, &peer_name(to), rules, registry).unwrap();
             match &mut node.team {
-                Some(team) => team.import(&imports, now),
-                None => assert_eq!(node.pipeline.import(&imports, now).refused, 0),
+                Some(team) => team.import(rules, &imports, now),
+                None => assert_eq!(node.pipeline.import(rules, &imports, now).refused, 0),
             }
             begin = false;
             if !more {
@@ -52,36 +52,50 @@ fn hand_over(network: &mut Network, from: usize, to: usize) {
     }
 }
 
-/// Moves an instance to its home's sibling, as a Local Switchboard does; `check` looks at connections after each step.
-fn relocate(network: &mut Network, at: [usize; 2], mut check: impl FnMut(&mut Network)) {
-    let one = &network.plan.chains[0].vnfs[at[0]][at[1]];
+/// Moves an instance to its home's sibling, as a Local Switchboard does; `between` has its turn after each step. Who is taken away in
+/// between moves no further.
+pub fn relocate<T>(
+    all: &mut T,
+    name: &str,
+    network: impl Fn(&mut T) -> &mut Network,
+    mut between: impl FnMut(&mut T),
+) {
+    let Some(one) = found(&mut network(all).plan, name) else {
+        return;
+    };
     let (home, begins) = match one.sibling {
         Some(_) => (one.site, Role::Returning),
         None => (one.site, Role::Preparing),
     };
     let to = (home + SIBLING) % (2 * SIBLING);
-    if to >= network.plan.sites {
+    if to >= network(all).plan.sites {
         return;
     }
-    let step = |network: &mut Network, home: usize, role: Role| {
-        network.change(|plan| {
-            let one = &mut plan.chains[0].vnfs[at[0]][at[1]];
-            (one.site, one.sibling) = (home, Some(role));
+    let step = |all: &mut T, home: usize, role: Role| {
+        network(all).change(|plan| {
+            if let Some(one) = found(plan, name) {
+                (one.site, one.sibling) = (home, Some(role));
+            }
         });
     };
-    step(network, home, begins);
-    hand_over(network, home, to);
-    check(network);
-    hand_over(network, home, to);
-    step(network, to, Role::Passing);
-    check(network);
-    hand_over(network, home, to);
-    step(network, to, Role::Gone);
-    check(network);
+    step(all, home, begins);
+    hand_over(network(all), home, to);
+    between(all);
+    hand_over(network(all), home, to);
+    step(all, to, Role::Passing);
+    between(all);
+    hand_over(network(all), home, to);
+    step(all, to, Role::Gone);
+    between(all);
+}
+
+fn found<'a>(plan: &'a mut Plan, name: &str) -> Option<&'a mut Instance> {
+    let mut all = plan.chains[0].vnfs.iter_mut().flatten();
+    all.find(|one| one.name == name)
 }
 
 /// An instance of the plan, as VNF and number.
-fn drawn_instance(plan: &Plan, draw: &mut Draw) -> Option<[usize; 2]> {
+pub fn drawn_instance(plan: &Plan, draw: &mut Draw) -> Option<[usize; 2]> {
     let vnfs = &plan.chains[0].vnfs;
     let vnf = draw.below(vnfs.len().max(1));
     vnfs.get(vnf).map(|all| [vnf, draw.below(all.len())])
@@ -108,8 +122,9 @@ fn connections_keep_their_instances_while_these_move_between_siblings() {
                 }
             };
             grow(&mut network);
-            if let Some(at) = drawn_instance(&network.plan, &mut draw) {
-                relocate(&mut network, at, &mut grow);
+            if let Some([vnf, index]) = drawn_instance(&network.plan, &mut draw) {
+                let name = network.plan.chains[0].vnfs[vnf][index].name.clone();
+                relocate(&mut network, &name, |network| network, &mut grow);
             }
             network.change(|plan| change(plan, &mut draw, step));
             grow(&mut network);

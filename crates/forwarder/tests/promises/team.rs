@@ -124,10 +124,10 @@ impl Team {
     }
 
     /// Gives each worker the entries of a sibling that are at home with it.
-    pub fn import(&mut self, entries: &[Import], now: u32) {
+    pub fn import(&mut self, rules: &Rules, entries: &[Import], now: u32) {
         for import in entries {
             let home = self.homes.of(&import.entry.tuple());
-            self.pipelines[home].import(std::slice::from_ref(import), now);
+            self.pipelines[home].import(rules, std::slice::from_ref(import), now);
         }
     }
 

@@ -257,7 +257,10 @@ impl Compiler<'_> {
                     let field = format!("{field}.weight");
                     return Err(RuleError::new(field, "give 0 to what is withdrawn"));
                 }
-                withdrawn.push(compiled.hop);
+                // A sibling gives back what it has nobody for, and may be on the way of connections that moved.
+                if compiled.site() != self.set.site {
+                    withdrawn.push(compiled.hop);
+                }
             }
             remote.push(compiled);
         }
