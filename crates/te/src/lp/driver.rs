@@ -28,6 +28,9 @@ const ROUNDING: f64 = 2e-7;
 /// Sweeps of Frank–Wolfe after which its answer is looked at.
 const WALK: usize = 8;
 
+/// Part of the gap to which a master is solved before routes are priced again: more is lost on columns that are missing.
+const CLOSER: f64 = 0.4;
+
 /// Most rounds.
 const ROUNDS: usize = 200;
 
@@ -408,7 +411,7 @@ impl<'a> Solver<'a> {
             }
             let unit = self.value.abs().max(1e-12);
             let gap = (self.value - self.bound).min(unit).max(1e-13);
-            let tolerance = (0.1 * gap)
+            let tolerance = (CLOSER * gap)
                 .max(0.05 * self.options.gap.max(1e-10) * unit)
                 .min(gap)
                 * 0.3f64.powi(idle);

@@ -6,12 +6,6 @@ use super::step::{Step, Target};
 use super::{Master, Point, Slopes, add};
 use crate::clock::Clock;
 
-/// Share of the mean weight below which a column is light.
-const LIGHT: f64 = 1e-4;
-
-/// Columns below which none is left out.
-const SMALL: usize = 1000;
-
 /// Most corrections of a direction.
 const REFINEMENTS: usize = 2;
 
@@ -67,10 +61,9 @@ impl Equations {
         self.theta.clear();
         self.theta
             .extend(point.x.iter().zip(&slopes.reduced).map(|(x, z)| x / z));
-        let light = self.light(master);
         let theta = &self.theta;
         let pivots = in_parts(&self.parts, &mut self.assembly, |part, assembly| {
-            assembly.add_part(master, theta, light, part, clock)
+            assembly.add_part(master, theta, part, clock)
         });
         if clock.is_over() {
             return false;
@@ -103,21 +96,6 @@ impl Equations {
             whole[0].matrix.solve(&mut self.border);
         }
         true
-    }
-
-    /// Weight below which a column is left out of the equations: it hardly moves them, most columns are that light
-    /// near the end, and the refinement of the direction makes up for them.
-    fn light(&self, master: &Master) -> f64 {
-        // In a small master every column counts, and there is nothing to save.
-        if master.columns() < SMALL {
-            return 0.0;
-        }
-        let mut others = 0.0;
-        for block in 0..master.blocks.len() - 1 {
-            let thetas = &self.theta[master.block(block)];
-            others += thetas.iter().sum::<f64>() - thetas.iter().copied().fold(0.0, f64::max);
-        }
-        LIGHT * others / master.columns().max(1) as f64
     }
 
     /// The step toward which the products of variables and their duals change by `target`; everything linear holds.

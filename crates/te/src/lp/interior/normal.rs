@@ -42,8 +42,8 @@ impl Assembly {
         }
     }
 
-    /// Adds the blocks of a part to the matrix, which is cleared first; leaves out columns lighter than `light`. When time
-    /// is up it is left unfinished.
+    /// Adds the blocks of a part to the matrix, which is cleared first. When time is up it is left
+    /// unfinished.
     ///
     /// Compiled for two instruction sets, which do the same operations in the same order: results do not depend on the
     /// processor.
@@ -51,16 +51,15 @@ impl Assembly {
         &mut self,
         master: &Master,
         theta: &[f64],
-        light: f64,
         part: &Part,
         clock: &Clock<'_>,
     ) -> Pivots {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has just been asked for the feature.
-            return unsafe { self.add_part_avx2(master, theta, light, part, clock) };
+            return unsafe { self.add_part_avx2(master, theta, part, clock) };
         }
-        self.add_part_anywhere(master, theta, light, part, clock)
+        self.add_part_anywhere(master, theta, part, clock)
     }
 
     #[cfg(target_arch = "x86_64")]
@@ -69,11 +68,10 @@ impl Assembly {
         &mut self,
         master: &Master,
         theta: &[f64],
-        light: f64,
         part: &Part,
         clock: &Clock<'_>,
     ) -> Pivots {
-        self.add_part_anywhere(master, theta, light, part, clock)
+        self.add_part_anywhere(master, theta, part, clock)
     }
 
     #[inline(always)]
@@ -81,7 +79,6 @@ impl Assembly {
         &mut self,
         master: &Master,
         theta: &[f64],
-        light: f64,
         part: &Part,
         clock: &Clock<'_>,
     ) -> Pivots {
@@ -100,7 +97,7 @@ impl Assembly {
                 .unwrap_or(range.start);
             pivots.column.push(heaviest as u32);
             pivots.weight.push(theta[range.clone()].iter().sum());
-            self.add_block(master, theta, light, range, heaviest);
+            self.add_block(master, theta, range, heaviest);
         }
         pivots
     }
@@ -112,11 +109,10 @@ impl Assembly {
         &mut self,
         master: &Master,
         theta: &[f64],
-        light: f64,
         range: std::ops::Range<usize>,
         pivot: usize,
     ) {
-        let others = range.filter(|&c| c != pivot && theta[c] > light);
+        let others = range.filter(|&c| c != pivot);
         self.weights.clear();
         self.weights.extend(others.clone().map(|c| theta[c]));
         if self.weights.is_empty() {
