@@ -96,8 +96,9 @@ impl<K: FlowKey> FlowTable<K> {
             gone |= u8::from(goes) << slot;
             arrived += usize::from(goes);
         }
-        if arrived < K::Bucket::SLOTS {
-            self.memory.buckets_mut()[new as usize].clear(arrived);
+        // Also what a process that ended within a split may have left.
+        for slot in 0..K::Bucket::SLOTS {
+            self.memory.buckets_mut()[new as usize].clear_if(slot, slot >= arrived);
         }
         self.shape.grow();
         self.memory.note_buckets(self.shape.buckets());
