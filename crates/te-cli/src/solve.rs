@@ -83,11 +83,14 @@ fn explain_the_rest(
     let fit = watched(arguments, |monitor| {
         lp::fit(model, instance, &rest, monitor)
     });
-    let limited = instance.max_routes.is_empty();
+    let limited = !instance.max_routes.is_empty();
     let others = match fit {
         Fit::DoesNotFit(proof) => return Err(proof.into()),
-        Fit::Fits if limited => "another routing carries it, which --algorithm lp finds",
-        Fit::Fits => "without max_routes another routing carries it; with it that is not known",
+        Fit::Fits if limited => "another routing carries it, within max_routes too",
+        Fit::Fits => "another routing carries it, which --algorithm lp finds",
+        Fit::FitsOnMoreRoutes => {
+            "without max_routes another routing carries it; with it that is not known"
+        }
         Fit::NotKnown => "whether another routing carries it is not known",
     };
     if !arguments.is_quiet() {

@@ -5,7 +5,7 @@ mod support;
 use support::{OBJECTIVES, RouteProgram, checked, demand, random_model};
 use te::heuristic::{self, Heuristic};
 use te::instance::Instance;
-use te::lp::{self, Monitor};
+use te::lp::{self, Fit, Monitor};
 use te::model::{Ends, Model};
 use te::random::Random;
 use te::solution::{Objective, Solution};
@@ -172,7 +172,7 @@ const WHOLE_GAP: f64 = 2e-4;
 
 #[test]
 fn a_number_of_routes_is_kept_and_the_best_choice_of_them_is_found_and_proved() {
-    let (mut compared, mut mattered, mut tighter) = (0, 0, 0);
+    let (mut compared, mut mattered, mut tighter, mut together) = (0, 0, 0, 0);
     for seed in 7700..7780 {
         let model = with_few_routes(random_model(seed), seed);
         for objective in OBJECTIVES {
@@ -191,6 +191,18 @@ fn a_number_of_routes_is_kept_and_the_best_choice_of_them_is_found_and_proved() 
                 gap: 1e-7,
                 ..lp::Options::default()
             };
+            let fit = lp::fit(&model, &instance, &options, &Monitor::default());
+            // Under scale the factor says what fits.
+            let fits = expected.is_some_and(|f| objective != Objective::Scale || f >= 1.0);
+            match fits {
+                true => assert_eq!(fit, Fit::Fits, "{what}"),
+                false => {
+                    let Fit::DoesNotFit(proof) = fit else {
+                        panic!("{what}: {fit:?}");
+                    };
+                    together += usize::from(proof.message.contains("whatever routes are chosen"));
+                }
+            }
             let Ok(found) = lp::solve(&model, &instance, objective, &options, &Monitor::default())
             else {
                 assert_eq!(expected, None, "{what}: refused");
@@ -231,8 +243,8 @@ fn a_number_of_routes_is_kept_and_the_best_choice_of_them_is_found_and_proved() 
         }
     }
     assert!(
-        compared > 60 && mattered > 20 && tighter > 20,
-        "{compared} compared, the limit matters in {mattered}, {tighter} are proved with it"
+        compared > 60 && mattered > 20 && tighter > 20 && together > 1,
+        "{compared} compared, the limit matters in {mattered}, {tighter} are proved with it, {together} do not fit together"
     );
 }
 

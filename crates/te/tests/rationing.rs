@@ -3,12 +3,13 @@
 mod support;
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use support::{checked, limited_model, random_model};
 use te::arc::Arc;
 use te::generate::{Division, Options, generate};
 use te::highs::{Method, Outcome};
-use te::instance::{Demand, Instance};
+use te::instance::{Commodity, Demand, Instance};
 use te::lp::{self, Monitor, Phase, Progress};
 use te::model::Model;
 use te::solution::{Objective, Solution, Status};
@@ -130,5 +131,49 @@ fn the_first_bound_is_near_where_hundreds_of_deployments_are_full() {
         let mut own = told.iter().filter(|p| p.phase == Phase::Whole);
         let first = own.find(|p| p.bound < 0.999 * all).expect("a bound");
         assert!(first.bound < 1.05 * solution.value, "{what}: {first:?}");
+    }
+}
+
+/// Chains that are larger than a VNF's part of a site: none is carried whole anywhere, and thousands of deployments are full.
+#[test]
+fn the_gap_closes_where_chains_are_larger_than_deployments() {
+    for (seed, division) in [(5, Division::Proportional), (6, Division::Equal)] {
+        let options = Options {
+            vnfs: 100,
+            coverage: 1.0,
+            chains: 1000,
+            cpu_per_byte: 3.0,
+            demand: 1.0,
+            division,
+            seed,
+        };
+        let model = generate(&ring(), &options).expect("a workload");
+        let instance = Instance::new(&model, Demand::Partial).expect("background fits");
+        let deployments = model.vnfs.iter().flat_map(|vnf| &vnf.deployments);
+        let largest = deployments.map(|d| d.capacity).fold(0.0, f64::max);
+        let is_larger =
+            |c: &Commodity| (0..c.vnfs as usize).any(|z| 3.0 * instance.handled(c, z) > largest);
+        assert!(instance.commodities.iter().filter(|c| is_larger(c)).count() > 30);
+        let steps = AtomicUsize::new(0);
+        let report = |progress: &Progress| {
+            steps.fetch_add(
+                usize::from(progress.phase == Phase::Whole),
+                Ordering::Relaxed,
+            );
+        };
+        let monitor = Monitor {
+            report: Some(&report),
+            interrupt: None,
+        };
+        let solution = solve(&model, 1e-6, &monitor).expect("nothing must be carried");
+        let what = format!("{division:?}: {} of {:?}", solution.value, solution.bound);
+        assert_eq!(solution.status, Status::Optimal, "{what}");
+        let steps = steps.into_inner();
+        assert!(
+            steps <= 3,
+            "{what}: {steps} steps where it begins with the answer"
+        );
+        let all: f64 = model.chains.iter().map(|c| c.demand_mbps()).sum();
+        assert!(solution.value < 0.6 * all, "{what} of {all}");
     }
 }

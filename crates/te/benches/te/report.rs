@@ -6,12 +6,13 @@ use std::time::Instant;
 use te::json::Writer;
 
 /// The goals, by figure: an upper limit, or a lower one of what is a ratio to a peer.
-const GOALS: [(&str, Goal); 24] = [
+const GOALS: [(&str, Goal); 25] = [
     ("lp_10k_1pct_s", Goal::AtMost(0.2)),
     ("lp_10k_1e4_s", Goal::AtMost(0.6)),
     ("lp_10k_1e6_s", Goal::AtMost(1.2)),
     ("lp_grid_worst_s", Goal::AtMost(4.0)),
     ("lp_1k_dense_s", Goal::AtMost(10.0)),
+    ("lp_1k_short_s", Goal::AtMost(1.0)),
     ("lp_100k_s", Goal::AtMost(5.0)),
     ("lp_vs_arc_300", Goal::AtLeast(100.0)),
     ("lp_vs_arc_1000", Goal::AtLeast(1000.0)),

@@ -1,4 +1,4 @@
-//! A chain that may have too few routes for its demand, whatever the others do.
+//! Chains that may have too few routes for their demand: one whatever the others do, or all together.
 
 use super::probe::Probe;
 use super::rows::{figure, row};
@@ -61,6 +61,28 @@ fn passes(model: &Model, instance: &Instance, held: &Held<'_>, need: f64) -> boo
     Probe::new(instance, held.commodity, need, &|_| true)
         .latency(limits.clone())
         .is_some()
+}
+
+/// The proof, by a search through all choices of routes, that chains with `max_routes` cannot be carried together: of all that
+/// `instance` has, at most `factor` fits.
+pub fn too_few_together(model: &Model, instance: &Instance, factor: f64) -> Infeasible {
+    let mut chains: Vec<u32> = instance.commodities.iter().map(|c| c.chain).collect();
+    chains.dedup();
+    let limited = chains.into_iter().filter_map(|chain| {
+        let most = instance.max_routes.get(&chain)?;
+        Some(Constraint {
+            name: format!("chain {}", model.chains[chain as usize].id),
+            pointer: format!("/chains/{chain}/max_routes"),
+            scarce: format!("may take at most {most} routes"),
+        })
+    });
+    Infeasible {
+        message: format!(
+            "what must be carried fits on any number of routes; with max_routes only {} of it does, whatever routes are chosen",
+            figure(factor)
+        ),
+        constraints: limited.collect(),
+    }
 }
 
 fn explain(model: &Model, instance: &Instance, held: &Held<'_>) -> Infeasible {

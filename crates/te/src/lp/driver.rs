@@ -7,6 +7,7 @@ mod interior_start;
 mod quick_start;
 mod rationing;
 mod route_limit;
+mod spreading;
 mod warm_start;
 
 use super::certificate::{Sweep, sweep};

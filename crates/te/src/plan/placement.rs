@@ -327,7 +327,7 @@ impl Planning<'_> {
         let (rest, quiet) = (self.clock.share(self.options, 1), self.monitor.quiet());
         match lp::fit(self.extended, self.instance, &rest, &quiet) {
             Fit::DoesNotFit(proof) => Some(proof),
-            Fit::Fits | Fit::NotKnown => None,
+            Fit::Fits | Fit::FitsOnMoreRoutes | Fit::NotKnown => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Whether everything that must be carried fits at all.
 
 use super::*;
-use crate::infeasible::{no_route, overloaded, too_few_routes};
+use crate::infeasible::{no_route, overloaded, too_few_routes, too_few_together};
 
 /// Sum of the parts above one that is more than rounding in a bound.
 const PROVED: f64 = 1.0 + 1e-9;
@@ -9,8 +9,10 @@ const PROVED: f64 = 1.0 + 1e-9;
 /// What is known of whether everything that must be carried fits.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fit {
-    /// A routing carries it, `max_routes` left out of account.
+    /// A routing carries it.
     Fits,
+    /// A routing carries it that takes more routes than `max_routes` says; whether one within it does was not shown.
+    FitsOnMoreRoutes,
     /// No routing does; the proof.
     DoesNotFit(Infeasible),
     /// Neither was shown: there was not the time.
@@ -28,19 +30,29 @@ pub fn fit(model: &Model, instance: &Instance, options: &Options, monitor: &Moni
         phase: Phase::Fit,
         ..Progress::at(progress.elapsed)
     };
-    let room = monitor.told(meaning, |monitor| {
+    monitor.told(meaning, |monitor| {
         let clock = Clock::new(options, monitor);
-        room(model, &part, options, monitor, &clock).map(|solver| solver.value)
-    });
-    let room = match room {
-        Ok(room) => room,
-        Err(proof) => return Fit::DoesNotFit(proof),
-    };
-    match too_few_routes(model, instance) {
-        Some(proof) => Fit::DoesNotFit(proof),
-        None if room <= 1.0 + ROUNDING => Fit::Fits,
-        None => Fit::NotKnown,
-    }
+        let mut solver = match room(model, &part, options, monitor, &clock) {
+            Ok(solver) => solver,
+            Err(proof) => return Fit::DoesNotFit(proof),
+        };
+        if let Some(proof) = too_few_routes(model, instance) {
+            return Fit::DoesNotFit(proof);
+        }
+        if solver.value > 1.0 + ROUNDING {
+            return Fit::NotKnown;
+        }
+        solver.limit_routes(model);
+        if solver.bound > PROVED {
+            let factor = solver.in_objective(solver.bound);
+            return Fit::DoesNotFit(too_few_together(model, &part, factor));
+        }
+        if solver.value <= 1.0 + ROUNDING {
+            Fit::Fits
+        } else {
+            Fit::FitsOnMoreRoutes
+        }
+    })
 }
 
 /// The instance with only what must be carried.

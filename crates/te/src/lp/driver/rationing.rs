@@ -3,7 +3,8 @@
 //! Whatever the routes, a VNF handles all traffic of the chains that are carried. So there is a row for each VNF with the
 //! capacity of its deployments together, and one for all sites: a small program that says what of each chain to carry, and
 //! whose prices, put on every deployment alike, bound the whole problem by one sweep. Where thousands of deployments bind, which
-//! is where prices are hardest to search for, both are nearly right; what is left is to route what was chosen.
+//! is where prices are hardest to search for, both are nearly right; what is left is to route what was chosen: spread over all
+//! deployments, where that is as good as what is proved, or else by a walk.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,7 @@ use crate::lp::interior::{Master, Point};
 use crate::solution::{Flow, Status};
 
 /// Share of its demand below which a commodity is left: rounding of the program.
-const LEAST: f64 = 1e-6;
+pub(super) const LEAST: f64 = 1e-6;
 
 /// Counting is of use where it proves that at least this share of all worth has to be left.
 const SHORT: f64 = 1e-3;
@@ -72,9 +73,59 @@ impl Solver<'_> {
         true
     }
 
-    /// A routing of shares of the commodities by a walk that keeps the fullest row as empty as it can; none where what fits of
-    /// it is not near what is proved.
+    /// A routing of shares of the commodities; none where what fits of it is not near what is proved.
     fn routed(&self, shares: &[f64]) -> Option<Solution> {
+        let worth = |(share, c): (&f64, &Commodity)| share * c.worth;
+        let all: f64 = shares
+            .iter()
+            .zip(&self.instance.commodities)
+            .map(worth)
+            .sum();
+        let bound = self.in_objective(self.bound);
+        let gap = |fullest: f64| {
+            let carried = all / fullest.max(1.0);
+            relative_gap(Objective::Throughput, carried, bound)
+        };
+        let spread = self.spread(shares);
+        let spread_within = |most: f64| {
+            spread
+                .as_ref()
+                .is_some_and(|(_, fullest)| gap(*fullest) <= most)
+        };
+        let flows = if spread_within(self.options.gap) {
+            spread?.0
+        } else {
+            let walked = self
+                .walked(shares)
+                .filter(|(_, fullest)| gap(*fullest) <= CLOSE);
+            walked
+                .or(spread.filter(|(_, fullest)| gap(*fullest) <= CLOSE))?
+                .0
+        };
+        Some(Solution {
+            status: Status::Feasible,
+            objective: Objective::Throughput,
+            value: all,
+            bound: None,
+            relaxed: None,
+            seconds: 0.0,
+            flows,
+        })
+    }
+
+    /// Shares of the commodities spread over all deployments, and the fullest row; none where routes are restricted.
+    fn spread(&self, shares: &[f64]) -> Option<(Vec<Flow>, f64)> {
+        if !self.instance.max_routes.is_empty() {
+            return None;
+        }
+        let flows = spreading::spread(self.instance, shares)?;
+        let fullest = spreading::fullest(self.instance, &flows);
+        Some((flows, fullest))
+    }
+
+    /// Shares of the commodities on routes of a walk that keeps the fullest row as empty as it can, and that row; none where
+    /// one has no route.
+    fn walked(&self, shares: &[f64]) -> Option<(Vec<Flow>, f64)> {
         let chosen: Vec<usize> = (0..shares.len()).filter(|&c| shares[c] > LEAST).collect();
         let mut part = self.instance.clone();
         let of = |&c: &usize| self.instance.commodities[c].clone();
@@ -83,15 +134,7 @@ impl Solver<'_> {
         let quiet = self.monitor.quiet();
         let mut walk = Solver::new(&part, Objective::Scale, self.options, &quiet, self.clock);
         walk.warm_start();
-        let worth = |(share, c): (&f64, &Commodity)| share * c.worth;
-        let all: f64 = shares
-            .iter()
-            .zip(&self.instance.commodities)
-            .map(worth)
-            .sum();
-        let bound = self.in_objective(self.bound);
-        let gap = relative_gap(Objective::Throughput, all / walk.value.max(1.0), bound);
-        if walk.stuck.is_some() || gap > CLOSE {
+        if walk.stuck.is_some() {
             return None;
         }
         let whole = |flow: Flow| Flow {
@@ -100,15 +143,7 @@ impl Solver<'_> {
             ..flow
         };
         let flows = outcome::flows(&part, &walk.columns, &walk.best);
-        Some(Solution {
-            status: Status::Feasible,
-            objective: Objective::Throughput,
-            value: all,
-            bound: None,
-            relaxed: None,
-            seconds: 0.0,
-            flows: flows.into_iter().map(whole).collect(),
-        })
+        Some((flows.into_iter().map(whole).collect(), walk.value))
     }
 }
 
