@@ -283,3 +283,22 @@ fn a_minimum_share_and_a_number_of_routes_hold_together_in_every_algorithm() {
     }
     assert!(limited > 50, "{limited}");
 }
+
+/// Three chains that may take one route each do not fit together; a fourth, which has a limit too, has nothing to do with it.
+#[test]
+fn of_limits_that_leave_too_few_routes_those_are_named_that_matter() {
+    let text = include_str!("models/too-few-routes-together.json");
+    let model = Model::read(text.as_bytes()).expect("a model");
+    let instance = Instance::new(&model, demand(Objective::Latency)).expect("background fits");
+    let fit = lp::fit(
+        &model,
+        &instance,
+        &lp::Options::default(),
+        &Monitor::default(),
+    );
+    let Fit::DoesNotFit(proof) = fit else {
+        panic!("{fit:?}");
+    };
+    let named: Vec<&str> = proof.constraints.iter().map(|c| &c.name[..]).collect();
+    assert_eq!(named, ["chain c1", "chain c2", "chain c3"]);
+}

@@ -499,3 +499,20 @@ fn a_placement_with_room_is_found_where_the_nearest_has_none() {
     }
     assert!(found > 0, "none of 20");
 }
+
+/// Where routes are too few in each placement, no plan is one that leaves demand.
+#[test]
+fn no_placement_serves_where_chains_have_too_few_routes_in_each() {
+    let text = include_str!("models/placement-with-too-few-routes.json");
+    let model = Model::read(text.as_bytes()).expect("a model");
+    let mut new_sites = vec![0; model.vnfs.len()];
+    new_sites[0] = 1;
+    let plan = placement::plan(
+        &model,
+        &new_sites,
+        true,
+        &options(1e-4),
+        &Monitor::default(),
+    );
+    assert!(matches!(plan, Err(Error::Infeasible(_))), "{plan:?}");
+}

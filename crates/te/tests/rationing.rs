@@ -12,6 +12,7 @@ use te::highs::{Method, Outcome};
 use te::instance::{Commodity, Demand, Instance};
 use te::lp::{self, Monitor, Phase, Progress};
 use te::model::Model;
+use te::random::Random;
 use te::solution::{Objective, Solution, Status};
 
 const THROUGHPUT: Objective = Objective::Throughput;
@@ -175,5 +176,78 @@ fn the_gap_closes_where_chains_are_larger_than_deployments() {
         );
         let all: f64 = model.chains.iter().map(|c| c.demand_mbps()).sum();
         assert!(solution.value < 0.6 * all, "{what} of {all}");
+    }
+}
+
+/// Leaves about every fourth link out, so that others lead one way.
+fn with_one_way_links(mut model: Model, seed: u64) -> Model {
+    let mut random = Random::new(seed ^ 0x1eaf);
+    let gone: Vec<bool> = model.links.iter().map(|_| random.below(4) == 0).collect();
+    let mut gone = gone.into_iter();
+    model.links.retain(|_| !gone.next().unwrap_or(false));
+    for chain in &mut model.chains {
+        // Answers would need the way back.
+        if random.below(2) == 0 {
+            chain.reverse_mbps.iter_mut().for_each(|mbps| *mbps = 0.0);
+        }
+    }
+    model
+}
+
+/// Where links lead one way, sites may be reached that nothing leaves again.
+#[test]
+fn nothing_goes_where_no_links_lead() {
+    let (mut compared, mut less) = (0, 0);
+    for seed in 0..400 {
+        let whole = grown(
+            random_model(seed),
+            [1.0, 5.0, 20.0, 80.0][seed as usize % 4],
+        );
+        let model = with_one_way_links(whole.clone(), seed);
+        let instance = Instance::new(&model, Demand::Partial).expect("background fits");
+        let arc = Arc::new(&instance, THROUGHPUT).expect("no limits");
+        let Outcome::Optimal(value, _) = te::highs::solve(&arc.program, Method::Simplex, 60.0)
+        else {
+            continue;
+        };
+        let value = arc.value(value);
+        let Some(solved) = solve(&model, 1e-7, &Monitor::default()) else {
+            continue;
+        };
+        let bound = solved.bound.expect("exact");
+        for (what, figure) in [("value", solved.value), ("bound", bound)] {
+            let near = (figure - value).abs() <= 1e-6 * value.max(1e-9);
+            assert!(near, "seed {seed}: {what} {figure} against {value}");
+        }
+        compared += 1;
+        let free = solve(&whole, 1e-7, &Monitor::default()).map(|s| s.value);
+        less += usize::from(free.is_some_and(|free| value < 0.99 * free));
+    }
+    assert!(
+        compared > 200 && less > 50,
+        "{compared} compared, {less} carry less"
+    );
+}
+
+fn read(text: &str) -> Model {
+    Model::read(text.as_bytes()).expect("a model")
+}
+
+/// Models on which the master stands still: priorities of 100 beside deployments of 0.001, and what counting chooses as a bad start.
+#[test]
+fn small_models_are_solved_to_the_end_where_the_master_stands_still() {
+    for (model, expected) in [
+        (include_str!("models/far-apart.json"), 7757.963475649474),
+        (include_str!("models/short-of-compute.json"), 2.0998497813),
+    ] {
+        let solution = solve(&read(model), 1e-7, &Monitor::default()).expect("an answer");
+        assert_eq!(solution.status, Status::Optimal, "{expected}");
+        let bound = solution.bound.expect("exact");
+        for figure in [solution.value, bound] {
+            assert!(
+                (figure - expected).abs() <= 1e-6 * expected,
+                "{figure} {expected}"
+            );
+        }
     }
 }

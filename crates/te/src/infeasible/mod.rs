@@ -13,6 +13,7 @@ mod probe;
 mod route_limit;
 mod rows;
 
+pub use conflict::smallest;
 pub use no_route::no_route;
 pub use route_limit::{too_few_routes, too_few_together};
 pub use rows::{background, overloaded};

@@ -63,25 +63,25 @@ fn passes(model: &Model, instance: &Instance, held: &Held<'_>, need: f64) -> boo
         .is_some()
 }
 
-/// The proof, by a search through all choices of routes, that chains with `max_routes` cannot be carried together: of all that
-/// `instance` has, at most `factor` fits.
-pub fn too_few_together(model: &Model, instance: &Instance, factor: f64) -> Infeasible {
-    let mut chains: Vec<u32> = instance.commodities.iter().map(|c| c.chain).collect();
-    chains.dedup();
-    let limited = chains.into_iter().filter_map(|chain| {
-        let most = instance.max_routes.get(&chain)?;
-        Some(Constraint {
-            name: format!("chain {}", model.chains[chain as usize].id),
-            pointer: format!("/chains/{chain}/max_routes"),
-            scarce: format!("may take at most {most} routes"),
-        })
-    });
+/// The proof, by a search through all choices of routes, that `chains` cannot be carried together within their `max_routes`: of all
+/// that `instance` has, at most `factor` fits.
+pub fn too_few_together(
+    model: &Model,
+    instance: &Instance,
+    chains: &[u32],
+    factor: f64,
+) -> Infeasible {
+    let limit = |chain: &u32| Constraint {
+        name: format!("chain {}", model.chains[*chain as usize].id),
+        pointer: format!("/chains/{chain}/max_routes"),
+        scarce: format!("may take at most {} routes", instance.max_routes[chain]),
+    };
     Infeasible {
         message: format!(
             "what must be carried fits on any number of routes; with max_routes only {} of it does, whatever routes are chosen",
             figure(factor)
         ),
-        constraints: limited.collect(),
+        constraints: chains.iter().map(limit).collect(),
     }
 }
 

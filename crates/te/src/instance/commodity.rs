@@ -170,6 +170,15 @@ impl Instance {
         }
     }
 
+    /// Whether the traffic of a commodity's stage gets from one place to another, and what answers it back.
+    pub fn joins(&self, commodity: &Commodity, z: usize, from: u32, to: u32) -> bool {
+        let node = |place: u32| self.node_at[place as usize] as usize;
+        let (from, to) = (node(from), node(to));
+        self.network.latency_ms(from, to).is_finite()
+            && (self.reverse[commodity.stage(z)] == 0.0
+                || self.network.latency_ms(to, from).is_finite())
+    }
+
     /// One-way latency of a route, ms.
     pub fn latency_ms(&self, route: &Route) -> f64 {
         self.hops(route)

@@ -95,11 +95,12 @@ pub fn solve_with_prices(
 ) -> Result<(Solution, Vec<f64>), Infeasible> {
     let clock = Clock::new(options, monitor);
     let mut solver = Solver::new(instance, objective, options, monitor, &clock);
+    let mut counted = false;
     if objective == Objective::Scale {
         solver.warm_start();
     } else {
         solver.start_quickly(model)?;
-        solver.find_interior(model)?;
+        counted = solver.find_interior(model)?;
     }
     if let Some(commodity) = solver.stuck {
         return Err(no_route(model, instance, commodity));
@@ -108,6 +109,13 @@ pub fn solve_with_prices(
         return Err(Infeasible::unbounded());
     }
     solver.rounds(|s| s.gap() <= options.gap);
+    if counted && solver.is_open() {
+        solver.walk_with_barrier();
+        solver.rounds(|s| s.gap() <= options.gap);
+    }
+    if instance.max_routes.is_empty() && solver.is_open() && solver.value.is_finite() {
+        solver.choose_routes();
+    }
     solver.limit_routes(model);
     if objective != Objective::Scale && solver.quick_is_better() {
         return Ok(solver.give_quick());
@@ -208,6 +216,11 @@ impl<'a> Solver<'a> {
     fn gap(&self) -> f64 {
         let (value, bound) = (self.in_objective(self.value), self.in_objective(self.bound));
         relative_gap(self.costing.objective, value, bound)
+    }
+
+    /// Whether the gap is larger than it may be, and there is time.
+    fn is_open(&self) -> bool {
+        self.gap() > self.options.gap && !self.should_stop()
     }
 
     fn in_objective(&self, minimised: f64) -> f64 {

@@ -247,7 +247,10 @@ impl Planning<'_> {
                 let raised = proved.raise(target + paid, self.options.gap, self.clock, &report);
                 known.bound = known.bound.max(raised - paid);
             }
-            if best.is_none() || (whole && solution.value < known.value) {
+            // What leaves demand is a plan only where there was not the time for one that does not.
+            if best.is_none() && (whole || self.clock.is_over())
+                || whole && solution.value < known.value
+            {
                 if whole {
                     known.value = solution.value;
                 }
@@ -283,15 +286,13 @@ impl Planning<'_> {
         let mut best: Option<Placed> = None;
         let mut known = Known::nothing(Phase::EveryPlacement);
         let (mut bound, mut relaxed, mut held) = (f64::INFINITY, f64::INFINITY, false);
-        let (count, mut refusal) = (all.len(), None);
+        let (count, mut refusal, mut all_known) = (all.len(), None, true);
         for placed in all {
             if self.clock.is_over() {
                 return Ok(Few::Some(best));
             }
             match self.evaluate(&placed, known) {
-                Ok((solution, _)) if solution.leaves_demand(self.instance) => {
-                    return Ok(Few::Some(best));
-                }
+                Ok((solution, _)) if solution.leaves_demand(self.instance) => all_known = false,
                 Ok((solution, _)) => {
                     let mine = solution.bound.unwrap_or(solution.value);
                     bound = bound.min(mine);
@@ -304,6 +305,9 @@ impl Planning<'_> {
                 }
                 Err(proof) => refusal = Some(proof),
             }
+        }
+        if !all_known {
+            return Ok(Few::Some(best));
         }
         if let Some((mut solution, placed)) = best {
             solution.bound = Some(bound);
@@ -397,9 +401,16 @@ impl Planning<'_> {
         let (rest, since) = (self.clock.share(self.options, 1), self.clock.elapsed());
         let meaning = |progress: &Progress| known.progress(since + progress.elapsed);
         let latency = Objective::Latency;
-        self.monitor.told(meaning, |monitor| {
+        let (solution, prices) = self.monitor.told(meaning, |monitor| {
             lp::solve_with_prices(self.extended, &instance, latency, &rest, monitor)
-        })
+        })?;
+        if solution.leaves_demand(&instance) {
+            let (rest, quiet) = (self.clock.share(self.options, 1), self.monitor.quiet());
+            if let Fit::DoesNotFit(proof) = lp::fit(self.extended, &instance, &rest, &quiet) {
+                return Err(proof);
+            }
+        }
+        Ok((solution, prices))
     }
 }
 

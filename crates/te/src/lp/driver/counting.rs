@@ -5,6 +5,7 @@
 //! the optimum, and thousands of rows bind at once: the case that is slowest to prove by prices that are searched for.
 
 use super::Instance;
+use crate::instance::VnfSites;
 
 /// VNFs count as equally loaded within this.
 const ALIKE: f64 = 1e-9;
@@ -28,7 +29,8 @@ pub(super) fn prove(instance: &Instance) -> Option<(Vec<f64>, f64)> {
         }
     };
     let fullest = (0..load.len()).map(ratio).fold(0.0, f64::max);
-    let hosts = hosts(instance);
+    let deployments = instance.vnfs.iter().flat_map(|vnf| &vnf.deployments);
+    let hosts = hosts(instance, deployments);
     let all: f64 = hosts.iter().map(|&row| instance.capacity[row]).sum();
     let mut price = vec![0.0; instance.rows()];
     if all > 0.0 && load.iter().sum::<f64>() > fullest * all * (1.0 + ALIKE) {
@@ -66,17 +68,49 @@ fn load_of_vnfs(instance: &Instance) -> Vec<f64> {
     load
 }
 
+/// The deployments of each VNF, as (site, row), that some commodity can pass on its way. Others have capacity that nobody can use.
+pub(super) fn passable(instance: &Instance) -> Vec<Vec<(u32, u32)>> {
+    let mut left: Vec<Vec<(u32, u32)>> = instance
+        .vnfs
+        .iter()
+        .map(|vnf| vnf.deployments.clone())
+        .collect();
+    for commodity in &instance.commodities {
+        let last = commodity.vnfs as usize;
+        for z in 0..last {
+            let vnf = instance.stage_vnf[commodity.stage(z)] as usize;
+            left[vnf].retain(|&(site, _)| {
+                let place = instance.site_place[site as usize];
+                let (sources, sinks) = (instance.sources(commodity), instance.sinks(commodity));
+                !(sources
+                    .iter()
+                    .any(|&from| instance.joins(commodity, 0, from, place))
+                    && sinks
+                        .iter()
+                        .any(|&to| instance.joins(commodity, last, place, to)))
+            });
+        }
+    }
+    let is_passed = |vnf: usize, deployment: &(u32, u32)| !left[vnf].contains(deployment);
+    let of = |(vnf, sites): (usize, &VnfSites)| {
+        let all = sites.deployments.iter().copied();
+        all.filter(|deployment| is_passed(vnf, deployment))
+            .collect()
+    };
+    instance.vnfs.iter().enumerate().map(of).collect()
+}
+
 /// The capacity rows of a VNF.
-pub(super) fn rows(vnf: &crate::instance::VnfSites) -> impl Iterator<Item = usize> + '_ {
+fn rows(vnf: &VnfSites) -> impl Iterator<Item = usize> + '_ {
     vnf.deployments.iter().map(|&(_, row)| row as usize)
 }
 
-/// Rows of the sites where any VNF may run.
-pub(super) fn hosts(instance: &Instance) -> Vec<usize> {
-    let mut hosts: Vec<usize> = instance
-        .vnfs
-        .iter()
-        .flat_map(|vnf| &vnf.deployments)
+/// Rows of the sites of deployments.
+pub(super) fn hosts<'a>(
+    instance: &Instance,
+    deployments: impl Iterator<Item = &'a (u32, u32)>,
+) -> Vec<usize> {
+    let mut hosts: Vec<usize> = deployments
         .map(|&(site, _)| instance.links + site as usize)
         .collect();
     hosts.sort_unstable();

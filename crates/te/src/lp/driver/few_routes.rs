@@ -22,7 +22,8 @@ const NEARNESS: f64 = 0.1;
 
 impl Solver<'_> {
     /// Looks for a better choice of routes by branch and bound, over all routes there are if those are few, else over those
-    /// that were found so far. Where it ends over all of them, its bound is one of the problem with the limit.
+    /// that were found so far. Where it ends over all of them, its bound is one of the problem with the limit. Without limits that is the
+    /// simplex method on the whole program, for small models whose numbers are too far apart for the master.
     pub(super) fn choose_routes(&mut self) {
         let complete = self.add_every_route();
         let Some((choice, columns)) = self.choice() else {
@@ -40,7 +41,7 @@ impl Solver<'_> {
             self.take_choice(x, &utilization);
         }
         if let Some(bound) = chosen.bound.filter(|_| complete) {
-            self.relaxed = Some(self.bound);
+            self.relaxed = (!self.instance.max_routes.is_empty()).then_some(self.bound);
             // What is proved without the limit holds with it.
             self.bound = self.bound.max(bound.min(self.value));
         }
@@ -176,13 +177,7 @@ impl Solver<'_> {
 
 /// Every route of a commodity within its limits; none where there are more than `most`.
 fn every_route(instance: &Instance, commodity: &Commodity, most: usize) -> Option<Vec<Route>> {
-    let joined = |a: u32, b: u32, z: usize| {
-        let node = |place: u32| instance.node_at[place as usize] as usize;
-        let stage = commodity.stage(z);
-        let (a, b) = (node(a), node(b));
-        instance.network.latency_ms(a, b).is_finite()
-            && (instance.reverse[stage] == 0.0 || instance.network.latency_ms(b, a).is_finite())
-    };
+    let joined = |a: u32, b: u32, z: usize| instance.joins(commodity, z, a, b);
     // Ways so far: the ingress, the sites, and the place that was reached.
     let sources = instance.sources(commodity).iter();
     let mut ways: Vec<(u32, Vec<u32>, u32)> = sources.map(|&s| (s, Vec::new(), s)).collect();

@@ -1,7 +1,7 @@
 //! Whether everything that must be carried fits at all.
 
 use super::*;
-use crate::infeasible::{no_route, overloaded, too_few_routes, too_few_together};
+use crate::infeasible::{no_route, overloaded, smallest, too_few_routes, too_few_together};
 
 /// Sum of the parts above one that is more than rounding in a bound.
 const PROVED: f64 = 1.0 + 1e-9;
@@ -45,7 +45,8 @@ pub fn fit(model: &Model, instance: &Instance, options: &Options, monitor: &Moni
         solver.limit_routes(model);
         if solver.bound > PROVED {
             let factor = solver.in_objective(solver.bound);
-            return Fit::DoesNotFit(too_few_together(model, &part, factor));
+            let needed = limits_in_the_way(model, &part, options, monitor, &clock);
+            return Fit::DoesNotFit(too_few_together(model, &part, &needed, factor));
         }
         if solver.value <= 1.0 + ROUNDING {
             Fit::Fits
@@ -53,6 +54,29 @@ pub fn fit(model: &Model, instance: &Instance, options: &Options, monitor: &Moni
             Fit::FitsOnMoreRoutes
         }
     })
+}
+
+/// A smallest set of chains whose `max_routes` leave too few routes; a larger one where the time does not suffice.
+fn limits_in_the_way(
+    model: &Model,
+    part: &Instance,
+    options: &Options,
+    monitor: &Monitor<'_>,
+    clock: &Clock<'_>,
+) -> Vec<u32> {
+    let quiet = monitor.quiet();
+    let exclude = |chains: &[u32]| {
+        let mut part = part.clone();
+        part.max_routes.retain(|chain, _| chains.contains(chain));
+        room(model, &part, options, &quiet, clock).is_ok_and(|mut solver| {
+            solver.limit_routes(model);
+            solver.bound > PROVED
+        })
+    };
+    let mut chains: Vec<u32> = part.commodities.iter().map(|c| c.chain).collect();
+    chains.dedup();
+    chains.retain(|chain| part.max_routes.contains_key(chain));
+    smallest(&chains, &exclude)
 }
 
 /// The instance with only what must be carried.

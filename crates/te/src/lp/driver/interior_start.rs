@@ -3,10 +3,11 @@
 use super::*;
 
 impl Solver<'_> {
-    /// For objectives with fixed demands: a routing that fits, or the proof that there is none; then a walk from it.
-    pub(super) fn find_interior(&mut self, model: &Model) -> Result<(), Infeasible> {
+    /// For objectives with fixed demands: a routing that fits, or the proof that there is none; then a start from it. Says whether that is
+    /// one by counting, which another may be better than.
+    pub(super) fn find_interior(&mut self, model: &Model) -> Result<bool, Infeasible> {
         if self.should_stop() {
-            return Ok(());
+            return Ok(false);
         }
         let needed: Vec<usize> = (0..self.instance.commodities.len())
             .filter(|&c| self.instance.commodities[c].mandatory)
@@ -32,7 +33,7 @@ impl Solver<'_> {
             let scale = fit::room(model, &part, self.options, &monitor, self.clock)?;
             if scale.value > 1.0 + ROUNDING {
                 // Not known to be too much: SB-DP's answer is what there is.
-                return Ok(());
+                return Ok(false);
             }
             for flow in outcome::flows(&part, &scale.columns, &scale.best) {
                 let commodity = needed[flow.commodity];
@@ -58,10 +59,11 @@ impl Solver<'_> {
         self.interior = Some((shares.clone(), room));
         self.offer(&shares, &utilization);
         self.report();
-        if !self.ration() {
+        let counted = self.ration();
+        if !counted {
             self.walk_with_barrier();
         }
-        Ok(())
+        Ok(counted)
     }
 
     pub(super) fn walk_with_barrier(&mut self) {

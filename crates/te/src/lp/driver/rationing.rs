@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use super::counting::{hosts, rows};
+use super::counting::{hosts, passable};
 use super::*;
 use crate::instance::Commodity;
 use crate::lp::interior::{Master, Point};
@@ -82,25 +82,16 @@ impl Solver<'_> {
             .map(worth)
             .sum();
         let bound = self.in_objective(self.bound);
-        let gap = |fullest: f64| {
-            let carried = all / fullest.max(1.0);
-            relative_gap(Objective::Throughput, carried, bound)
+        let within = |most: f64| {
+            move |(_, fullest): &(Vec<Flow>, f64)| {
+                let carried = all / fullest.max(1.0);
+                relative_gap(Objective::Throughput, carried, bound) <= most
+            }
         };
-        let spread = self.spread(shares);
-        let spread_within = |most: f64| {
-            spread
-                .as_ref()
-                .is_some_and(|(_, fullest)| gap(*fullest) <= most)
-        };
-        let flows = if spread_within(self.options.gap) {
-            spread?.0
-        } else {
-            let walked = self
-                .walked(shares)
-                .filter(|(_, fullest)| gap(*fullest) <= CLOSE);
-            walked
-                .or(spread.filter(|(_, fullest)| gap(*fullest) <= CLOSE))?
-                .0
+        let spread = self.spread(shares).filter(within(CLOSE));
+        let (flows, _) = match spread {
+            Some(spread) if within(self.options.gap)(&spread) => spread,
+            spread => self.walked(shares).filter(within(CLOSE)).or(spread)?,
         };
         Some(Solution {
             status: Status::Feasible,
@@ -155,8 +146,11 @@ impl Program {
             capacity: rows.iter().map(|&row| instance.capacity[row]).sum(),
             rows,
         };
-        let vnfs = instance.vnfs.iter().map(|vnf| group(rows(vnf).collect()));
-        let groups: Vec<Group> = vnfs.chain([group(hosts(instance))]).collect();
+        let passable = passable(instance);
+        let rows = |vnf: &Vec<(u32, u32)>| vnf.iter().map(|&(_, row)| row as usize).collect();
+        let hosts = hosts(instance, passable.iter().flatten());
+        let vnfs = passable.iter().map(|vnf| group(rows(vnf)));
+        let groups: Vec<Group> = vnfs.chain([group(hosts)]).collect();
         let mut master = Master {
             rows: groups.len(),
             start: vec![0],

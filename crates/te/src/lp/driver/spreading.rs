@@ -3,11 +3,12 @@
 //! Each commodity's demand is the interval from 0 to 1. Each of its VNFs cuts it into the parts that its deployments get, in the
 //! order of their sites; what lies between two cuts goes one route. So a deployment bears of its VNF's load the share that it has
 //! of the VNF's capacity, on at most as many routes as the chain's VNFs have deployments together; and where VNFs are deployed
-//! alike, whole parts stay at one site. Chains that are larger than a deployment are no harder than others.
+//! alike, whole parts stay at one site. What sites have for all VNFs together, and links, are left to whoever uses it. Chains that are larger than a deployment are no harder than others.
 
+use super::counting::passable;
 use super::rationing::LEAST;
 use super::*;
-use crate::instance::{Commodity, Route, VnfSites};
+use crate::instance::{Commodity, Route};
 use crate::solution::Flow;
 
 /// Parts of a demand below this are rounding of the cuts.
@@ -18,12 +19,11 @@ struct Cuts(Vec<(f64, u32)>);
 
 impl Cuts {
     /// None where nothing is free.
-    fn new(instance: &Instance, vnf: &VnfSites) -> Option<Cuts> {
+    fn new(instance: &Instance, mut deployments: Vec<(u32, u32)>) -> Option<Cuts> {
         let free = |row: usize| {
             let taken = instance.base.get(row).unwrap_or(&0.0);
             instance.capacity[row] * (1.0 - taken).max(0.0)
         };
-        let mut deployments = vnf.deployments.clone();
         deployments.sort_unstable();
         let all: f64 = deployments.iter().map(|&(_, row)| free(row as usize)).sum();
         let mut sum = 0.0;
@@ -41,12 +41,12 @@ impl Cuts {
     }
 }
 
-/// Shares of the commodities on routes that fill every VNF's deployments alike; none where a commodity restricts its routes.
+/// Shares of the commodities on routes that fill every VNF's deployments alike; none where a commodity restricts
+/// its routes, or no links join what is spread over.
 pub(super) fn spread(instance: &Instance, shares: &[f64]) -> Option<Vec<Flow>> {
-    let cuts: Vec<Option<Cuts>> = instance
-        .vnfs
-        .iter()
-        .map(|vnf| Cuts::new(instance, vnf))
+    let cuts: Vec<Option<Cuts>> = passable(instance)
+        .into_iter()
+        .map(|deployments| Cuts::new(instance, deployments))
         .collect();
     let mut flows = Vec::new();
     for (index, commodity) in instance.commodities.iter().enumerate() {
@@ -72,7 +72,7 @@ pub(super) fn spread(instance: &Instance, shares: &[f64]) -> Option<Vec<Flow>> {
             }
             flows.push(Flow {
                 commodity: index,
-                route: between_nearest_ends(instance, commodity, &sites),
+                route: between_nearest_ends(instance, commodity, &sites)?,
                 fraction: shares[index] * (end - at),
             });
             at = end;
@@ -81,8 +81,19 @@ pub(super) fn spread(instance: &Instance, shares: &[f64]) -> Option<Vec<Flow>> {
     Some(flows)
 }
 
-/// The route over sites from the nearest ingress to the nearest egress.
-fn between_nearest_ends(instance: &Instance, commodity: &Commodity, sites: &[u32]) -> Route {
+/// The route over sites from the nearest ingress to the nearest egress that links join with them.
+fn between_nearest_ends(
+    instance: &Instance,
+    commodity: &Commodity,
+    sites: &[u32],
+) -> Option<Route> {
+    let joined = |route: &Route| {
+        let stops = route.sites.iter().map(|&s| instance.site_place[s as usize]);
+        let from = std::iter::once(route.source).chain(stops.clone());
+        let to = stops.chain(std::iter::once(route.sink));
+        let mut hops = from.zip(to).enumerate();
+        hops.all(|(z, (from, to))| instance.joins(commodity, z, from, to))
+    };
     let (sources, sinks) = (instance.sources(commodity), instance.sinks(commodity));
     let ways = sources.iter().flat_map(|&source| {
         sinks.iter().map(move |&sink| Route {
@@ -92,8 +103,8 @@ fn between_nearest_ends(instance: &Instance, commodity: &Commodity, sites: &[u32
         })
     });
     let latency = |route: &Route| instance.latency_ms(route);
-    ways.min_by(|a, b| latency(a).total_cmp(&latency(b)))
-        .expect("a commodity has ends")
+    ways.filter(joined)
+        .min_by(|a, b| latency(a).total_cmp(&latency(b)))
 }
 
 /// The fullest row of a routing, with the load that is there already.
