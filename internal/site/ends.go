@@ -60,11 +60,10 @@ func weigh(candidates []candidate) *rules.StageEnd {
 // instanceCandidates are the attachments of a VNF here and the forwarders that serve its instances elsewhere.
 func (c *computation) instanceCandidates(p *path, forwarder string, position, from uint32, remotes bool) []candidate {
 	here := c.attachmentsAt(p, position)
-	perForwarder, serving := map[string]float64{}, map[string]bool{}
+	perForwarder := map[string]float64{}
 	total := 0.0
 	for _, a := range here {
 		perForwarder[a.Forwarder] += float64(a.Weight)
-		serving[a.Forwarder] = serving[a.Forwarder] || a.State != vnf.Dead
 		total += float64(a.Weight)
 	}
 	wanted := slices.Contains(p.sitesAt(position), c.in.Site)
@@ -95,7 +94,7 @@ func (c *computation) instanceCandidates(p *path, forwarder string, position, fr
 	}
 	for _, other := range sortedKeys(perForwarder) {
 		if other != forwarder {
-			remote := &rules.RemoteTarget{Peer: c.in.Site + "/" + other, Withdrawn: !serving[other]}
+			remote := &rules.RemoteTarget{Peer: c.in.Site + "/" + other}
 			all = append(all, candidate{remote: remote, share: part(perForwarder[other])})
 		}
 	}

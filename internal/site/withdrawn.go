@@ -3,7 +3,6 @@ package site
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	control "github.com/switchboard-project/switchboard/gen/switchboard/control/v1"
 	"github.com/switchboard-project/switchboard/internal/vnf"
@@ -53,15 +52,9 @@ func servesPlace(f *control.ForwarderRecord, p *path, position uint32) bool {
 	})
 }
 
-// left reports whether connections may not stay with a forwarder that no route leads to any more. Of one of this site nobody else
-// tells: where no attachment works at the place, none is behind it.
+// left reports whether connections may not stay with a forwarder that no route leads to any more. One of this site is not withdrawn: it
+// gives back what it has nobody for, and may be on the way of connections that moved (docs/adr/0054).
 func (c *computation) left(p *path, peer string, position uint32) bool {
-	if p.isEdge(position) {
-		return false
-	}
-	if f := c.peerOf[peer]; f != nil {
-		return c.withdrawn(p, f, position)
-	}
-	return strings.HasPrefix(peer, c.in.Site+"/") &&
-		!slices.ContainsFunc(c.attachmentsAt(p, position), func(a *vnf.Attachment) bool { return a.State != vnf.Dead })
+	f := c.peerOf[peer]
+	return f != nil && !p.isEdge(position) && c.withdrawn(p, f, position)
 }
