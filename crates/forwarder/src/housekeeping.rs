@@ -10,6 +10,7 @@ use crate::registry::{HopId, PlaceId};
 use crate::rules::{End, Rules, Stage};
 use flow::{FlowKey, FlowTable, InvalidTimeout, Scan, Timeouts, Verdict};
 use std::collections::HashMap;
+use std::hash::Hash;
 
 /// Buckets that a walk may look at in a second: 1 % of a core or so.
 const BUCKETS_PER_SECOND: usize = 1 << 20;
@@ -34,8 +35,28 @@ pub(crate) struct Housekeeping {
 struct Counting {
     v4: Option<Scan>,
     v6: Option<Scan>,
-    hops: HashMap<HopId, u64>,
-    places: HashMap<PlaceId, u64>,
+    hops: Tally,
+    places: Tally,
+}
+
+/// How often small numbers came, by number: adding is all that is done for each of millions of entries.
+#[derive(Debug, Default)]
+struct Tally(Vec<u64>);
+
+impl Tally {
+    #[inline]
+    fn add(&mut self, number: usize) {
+        if number >= self.0.len() {
+            self.0.resize(number + 1, 0);
+        }
+        self.0[number] += 1;
+    }
+
+    /// Those that came, by what they are the numbers of.
+    fn by<T: Eq + Hash>(self, name: impl Fn(u16) -> T) -> HashMap<T, u64> {
+        let came = (0..).zip(self.0).filter(|(_, count)| *count > 0);
+        came.map(|(number, count)| (name(number), count)).collect()
+    }
 }
 
 impl Housekeeping {
@@ -105,8 +126,8 @@ impl<F: Frame> Pipeline<F> {
         let counting = self.housekeeping.counting.get_or_insert_with(|| Counting {
             v4: Some(self.v4.begin_scan()),
             v6: Some(self.v6.begin_scan()),
-            hops: HashMap::new(),
-            places: HashMap::new(),
+            hops: Tally::default(),
+            places: Tally::default(),
         });
         let Counting {
             v4,
@@ -120,9 +141,12 @@ impl<F: Frame> Pipeline<F> {
                 return Verdict::Keep;
             };
             let kept = without_withdrawn(rules, stage, found);
-            *hops.entry(HopId(kept.upstream)).or_insert(0) += 1;
-            *hops.entry(HopId(kept.downstream)).or_insert(0) += 1;
-            *places.entry(place).or_insert(0) += 1;
+            for hop in [kept.upstream, kept.downstream].map(HopId) {
+                if hop != HopId::WITHDRAWN {
+                    hops.add(hop.index());
+                }
+            }
+            places.add(place.index());
             if kept == found {
                 return Verdict::Keep;
             }
@@ -136,8 +160,8 @@ impl<F: Frame> Pipeline<F> {
         if counting.v4.is_none() && counting.v6.is_none() {
             self.housekeeping.count = 0;
             if let Some(done) = self.housekeeping.counting.take() {
-                self.hop_flows = done.hops;
-                self.place_flows = done.places;
+                self.hop_flows = done.hops.by(HopId);
+                self.place_flows = done.places.by(PlaceId);
             }
         }
     }

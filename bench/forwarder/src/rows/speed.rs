@@ -110,6 +110,10 @@ fn measure_size(
         }
     }
     drop(peer);
+    if flows >= 512_000 {
+        let cost = median((1..=5).map(|second| subject.keep_house(second)).collect());
+        results.figure(&format!("housekeeping_{label}"), cost, "%");
+    }
     if flows == LARGE {
         results.figure("rss_30m_mb", resident as f64 / 1e6, "MB");
         results.figure(
