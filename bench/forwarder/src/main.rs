@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words_are: Vec<&str> = words.iter().map(String::as_str).collect();
     let outcome = match words_are[..] {
-        [ports::generator::ROLE, wires, core] => ports::generator::run(wires, core),
+        [ports::generator::ROLE, wires, core, queues] => ports::generator::run(wires, core, queues),
         [ports::worker::ROLE, wires, core] => ports::worker::run(wires, core),
         [profile::ROLE, ..] => profile_pipeline(&words_are[1..]),
         _ => arguments(words.into_iter()).and_then(run),

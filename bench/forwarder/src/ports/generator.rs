@@ -9,7 +9,6 @@ use wire::arp::{Arp, Operation};
 use wire::{IpPacket, ethernet};
 
 const BURST: usize = 64;
-const QUEUES: u16 = 2;
 /// The role's name on the command line.
 pub const ROLE: &str = "generate";
 
@@ -26,9 +25,10 @@ pub struct Rate {
 }
 
 impl Generator {
-    /// Starts one.
-    pub fn start(wires: &Wires, core: usize) -> Result<Generator, String> {
-        Helper::start(ROLE, wires, core).map(Generator)
+    /// Starts one whose ports have as many queues as the other side sends by: a link with fewer does not come up, and one that nobody
+    /// has sends what the first does once more.
+    pub fn start(wires: &Wires, core: usize, queues: u16) -> Result<Generator, String> {
+        Helper::start(ROLE, wires, core, &[queues.to_string()]).map(Generator)
     }
 
     /// Sends packets of each of the connections, with `answers` of the opposite direction too.
@@ -59,13 +59,15 @@ impl Generator {
 }
 
 /// The generator's own process.
-pub fn run(directory: &str, core: &str) -> Result<(), String> {
+pub fn run(directory: &str, core: &str, queues: &str) -> Result<(), String> {
+    let queues = queues
+        .parse()
+        .map_err(|error| format!("{queues}: {error}"))?;
     let environment = environment(core)?;
     let pool = Pool::new(&environment, "generator", 8_191, 2048 + 128).ok_or("no memory")?;
     let wires = Wires::existing(directory);
     let open = |number: usize| {
-        // Open vSwitch sends by as many queues as it has threads, and a link with fewer does not come up.
-        Port::open(&wires.server(number), &pool, QUEUES, 1024).map_err(|error| error.to_string())
+        Port::open(&wires.server(number), &pool, queues, 1024).map_err(|error| error.to_string())
     };
     let (_wan_port, wan) = open(rules::WAN_PORT)?;
     let (_vnf_port, vnf) = open(rules::VNF_PORT)?;

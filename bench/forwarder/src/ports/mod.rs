@@ -63,13 +63,19 @@ pub struct Helper {
 
 impl Helper {
     /// Starts it on a core.
-    pub fn start(role: &'static str, wires: &Wires, core: usize) -> Result<Helper, String> {
+    pub fn start(
+        role: &'static str,
+        wires: &Wires,
+        core: usize,
+        more: &[String],
+    ) -> Result<Helper, String> {
         let failed = |error: std::io::Error| format!("{role} does not start: {error}");
         let program = std::env::current_exe().map_err(failed)?;
         let mut child = Command::new(program)
             .arg(role)
             .arg(&wires.directory)
             .arg(core.to_string())
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -40,7 +40,7 @@ pub struct Worker(Helper);
 impl Worker {
     /// Starts one.
     pub fn start(wires: &Wires, core: usize) -> Result<Worker, String> {
-        Helper::start(ROLE, wires, core).map(Worker)
+        Helper::start(ROLE, wires, core, &[]).map(Worker)
     }
 
     /// Changes what it does; its times begin anew.

@@ -16,6 +16,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+/// Open vSwitch sends by as many queues as it has threads, whatever these are for.
+const SWITCH_QUEUES: u16 = 2;
 const RULES: &str = "/run/forwarder.pb";
 
 /// The forwarder's program with its rules, its ports being wires.
@@ -27,7 +29,7 @@ struct Forwarder {
 /// Starts the generator first: its ports are the servers.
 fn start_forwarder(bench: &Bench) -> Result<Forwarder, String> {
     let wires = Wires::new("forwarder")?;
-    let generator = Generator::start(&wires, bench.other_core)?;
+    let generator = Generator::start(&wires, bench.other_core, 1)?;
     let mut set = rules::set();
     for (number, port) in set.ports.iter_mut().enumerate() {
         port.device = Some(contract::port::Device::Devargs(wires.client(number)));
@@ -56,7 +58,7 @@ fn start_forwarder(bench: &Bench) -> Result<Forwarder, String> {
 pub fn against_open_vswitch(bench: &Bench, results: &mut Results) {
     let outcome = start_forwarder(bench).and_then(|forwarder| {
         let wires = Wires::new("open-vswitch")?;
-        let generator = Generator::start(&wires, bench.other_core)?;
+        let generator = Generator::start(&wires, bench.other_core, SWITCH_QUEUES)?;
         let switch = OpenVswitch::start(&wires, bench.other_core, bench.core)?;
         compare(bench, forwarder, (switch, generator), results)
     });
@@ -130,7 +132,7 @@ pub fn overheads(bench: &Bench, results: &mut Results) {
 
 fn measure_overheads(bench: &Bench, results: &mut Results) -> Result<(), String> {
     let wires = Wires::new("overheads")?;
-    let mut generator = Generator::start(&wires, bench.other_core)?;
+    let mut generator = Generator::start(&wires, bench.other_core, 1)?;
     let mut worker = Worker::start(&wires, bench.core)?;
     for flows in [1, 50, 1_000] {
         let (mut ns, mut mpps) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
