@@ -3,6 +3,7 @@
 
 use super::{Process, run};
 use crate::ports::Wires;
+use crate::ports::sink::Sink;
 use crate::rules;
 use std::process::Command;
 use std::time::Duration;
@@ -20,7 +21,12 @@ pub struct OpenVswitch {
 
 impl OpenVswitch {
     /// Starts it with its packet thread on `core` and all others on `other_core`.
-    pub fn start(wires: &Wires, other_core: usize, core: usize) -> Result<OpenVswitch, String> {
+    pub fn start(
+        wires: &Wires,
+        sink: &Sink,
+        other_core: usize,
+        core: usize,
+    ) -> Result<OpenVswitch, String> {
         std::fs::create_dir_all(DIRECTORY).map_err(|error| format!("{DIRECTORY}: {error}"))?;
         let file = format!("{DIRECTORY}/conf.db");
         run("ovsdb-tool", &["create", &file, SCHEMA])?;
@@ -49,13 +55,16 @@ impl OpenVswitch {
             _database: database,
             switch,
         };
-        started.configure(wires)?;
+        started.configure(wires, sink)?;
         Ok(started)
     }
 
-    fn configure(&mut self, wires: &Wires) -> Result<(), String> {
-        let devargs = |number| format!("options:dpdk-devargs={}", wires.client(number));
-        let (wan, vnf) = (devargs(rules::WAN_PORT), devargs(rules::VNF_PORT));
+    fn configure(&mut self, wires: &Wires, sink: &Sink) -> Result<(), String> {
+        let option = |devargs: String| format!("options:dpdk-devargs={devargs}");
+        let (wan, vnf) = (
+            option(sink.devargs()),
+            option(wires.client(rules::VNF_PORT)),
+        );
         vsctl(&[
             "add-br",
             "outside",
@@ -122,6 +131,15 @@ impl OpenVswitch {
     /// Takes the processor from it, or gives it back: its packet thread never sleeps.
     pub fn pause(&self, paused: bool) {
         self.switch.pause(paused);
+    }
+
+    /// Packets that it has sent towards the wide area.
+    pub fn sent(&self) -> Result<u64, String> {
+        let text = control(&["dpctl/show", "--statistics"])?;
+        let wan = text.split("port ").find(|port| port.contains(": wan "));
+        let sent = wan.and_then(|port| port.split("TX packets:").nth(1)?.split(' ').next());
+        sent.and_then(|number| number.parse().ok())
+            .ok_or_else(|| format!("no statistics of the port wan: {text}"))
     }
 
     /// Its version.

@@ -15,15 +15,6 @@ pub const ROLE: &str = "generate";
 /// A generator in another process.
 pub struct Generator(Helper);
 
-/// What a stretch of sending came to.
-#[derive(Clone, Copy, Debug)]
-pub struct Rate {
-    /// Millions of packets a second that came back.
-    pub received: f64,
-    /// Millions of packets a second that were sent.
-    pub sent: f64,
-}
-
 impl Generator {
     /// Starts one whose ports have as many queues as the other side sends by: a link with fewer does not come up, and one that nobody
     /// has sends what the first does once more.
@@ -31,30 +22,48 @@ impl Generator {
         Helper::start(ROLE, wires, core, &[queues.to_string()]).map(Generator)
     }
 
-    /// Sends packets of each of the connections, with `answers` of the opposite direction too.
+    /// Sends packets of each of the connections.
     ///
     /// # Errors
     /// Nothing comes back.
-    pub fn open(&mut self, flows: u32, answers: bool) -> Result<(), String> {
-        let received = self.0.ask(&format!("open {flows} {}", u8::from(answers)))?[0];
+    pub fn open(&mut self, flows: u32) -> Result<(), String> {
+        let received = self.0.ask(&format!("open {flows}"))?[0];
         if received < 1.0 {
             return Err("no packet comes back".into());
         }
         Ok(())
     }
 
-    /// Sends as fast as it can.
-    pub fn measure(&mut self, flows: u32, round: Duration) -> Result<Rate, String> {
+    /// Sends as fast as it can; how many million packets a second come back.
+    pub fn measure(&mut self, flows: u32, round: Duration) -> Result<f64, String> {
+        self.rate("measure", flows, round)
+    }
+
+    /// Sends a packet of each of the connections, and with `answers` of the opposite direction too, where nothing comes back.
+    ///
+    /// # Errors
+    /// Nobody takes them.
+    pub fn fill(&mut self, flows: u32, answers: bool) -> Result<(), String> {
+        let taken = self.0.ask(&format!("fill {flows} {}", u8::from(answers)))?[0];
+        if taken < f64::from(flows) {
+            return Err(format!("only {taken} packets are taken"));
+        }
+        Ok(())
+    }
+
+    /// Sends as fast as the other side takes packets; how many million a second that is.
+    pub fn offer(&mut self, flows: u32, round: Duration) -> Result<f64, String> {
+        self.rate("offer", flows, round)
+    }
+
+    fn rate(&mut self, what: &str, flows: u32, round: Duration) -> Result<f64, String> {
         let numbers = self
             .0
-            .ask(&format!("measure {flows} {}", round.as_millis()))?;
-        let [received, sent, seconds] = numbers[..] else {
-            return Err("the generator's answer has three numbers".into());
+            .ask(&format!("{what} {flows} {}", round.as_millis()))?;
+        let [packets, seconds] = numbers[..] else {
+            return Err("the generator's answer has two numbers".into());
         };
-        Ok(Rate {
-            received: received / seconds / 1e6,
-            sent: sent / seconds / 1e6,
-        })
+        Ok(packets / seconds / 1e6)
     }
 }
 
@@ -90,7 +99,9 @@ pub fn run(directory: &str, core: &str, queues: &str) -> Result<(), String> {
                 .unwrap_or(0)
         };
         match words[0] {
-            "open" => ends.open(number(1), number(2) == 1).to_string(),
+            "open" => ends.open(number(1)).to_string(),
+            "fill" => ends.fill(number(1), number(2) == 1).to_string(),
+            "offer" => ends.offer(number(1), Duration::from_millis(number(2).into())),
             "measure" => ends.measure(number(1), Duration::from_millis(number(2).into())),
             _ => "0".to_string(),
         }
@@ -167,8 +178,8 @@ impl Ends {
         }
     }
 
-    /// Sends a packet of every connection, not too fast; twice, as the first ones may be lost. Returns how many came back.
-    fn open(&mut self, flows: u32, answers: bool) -> u64 {
+    /// Sends packets of every connection; returns how many came back.
+    fn open(&mut self, flows: u32) -> u64 {
         // Links come up, addresses are asked for.
         for _ in 0..200 {
             let before = self.received;
@@ -179,6 +190,19 @@ impl Ends {
             }
         }
         self.received = 0;
+        self.send_each(flows, false);
+        // On a busy machine the other side gets its turn late.
+        for _ in 0..100 {
+            self.receive_for(Duration::from_millis(20));
+            if self.received > 0 {
+                break;
+            }
+        }
+        self.received
+    }
+
+    /// Sends a packet of every connection, not too fast; twice, as the first ones may be lost.
+    fn send_each(&mut self, flows: u32, answers: bool) {
         for reverse in [false, false, answers, answers] {
             let mut next = 0;
             while next < flows {
@@ -190,14 +214,31 @@ impl Ends {
                 self.receive_for(Duration::from_micros(60));
             }
         }
-        // On a busy machine the other side gets its turn late.
-        for _ in 0..100 {
+    }
+
+    /// The same where nothing comes back; returns how many were taken.
+    fn fill(&mut self, flows: u32, answers: bool) -> u64 {
+        // The link comes up, and addresses are learned.
+        for _ in 0..50 {
+            self.send(|writer, _| writer.frame(0));
             self.receive_for(Duration::from_millis(20));
-            if self.received > 0 {
-                break;
-            }
         }
-        self.received
+        self.sent = 0;
+        self.send_each(flows, answers);
+        self.sent
+    }
+
+    fn offer(&mut self, flows: u32, round: Duration) -> String {
+        let warm = Instant::now() + round / 4;
+        while Instant::now() < warm {
+            self.send(|writer, draw| writer.frame(draw.below(flows)));
+        }
+        self.sent = 0;
+        let start = Instant::now();
+        while start.elapsed() < round {
+            self.send(|writer, draw| writer.frame(draw.below(flows)));
+        }
+        format!("{} {}", self.sent, start.elapsed().as_secs_f64())
     }
 
     fn measure(&mut self, flows: u32, round: Duration) -> String {
@@ -206,16 +247,16 @@ impl Ends {
             self.send(|writer, draw| writer.frame(draw.below(flows)));
             self.receive();
         }
-        (self.received, self.sent) = (0, 0);
+        self.received = 0;
         let start = Instant::now();
         while start.elapsed() < round {
             self.send(|writer, draw| writer.frame(draw.below(flows)));
             self.receive();
         }
         let seconds = start.elapsed().as_secs_f64();
-        let (received, sent) = (self.received, self.sent);
+        let received = self.received;
         self.receive_for(Duration::from_millis(5));
-        format!("{received} {sent} {seconds}")
+        format!("{received} {seconds}")
     }
 }
 

@@ -1,6 +1,7 @@
 //! Measuring over ports: packets come from another process, over shared memory (memif), and go back to it.
 
 pub mod generator;
+pub mod sink;
 pub mod worker;
 
 use crate::rules;
