@@ -307,24 +307,19 @@ fn measure_size(bench: &Bench, team: &Team, flows: u32, label: &str, results: &m
         let text = format!("{full} frames found a ring full");
         results.note(&format!("two_cores_anywhere_{label}"), text);
     }
-    let median_of = |rounds: &[&Round], rate: fn(&Round) -> f64| {
-        median(rounds.iter().map(|round| rate(round)).collect())
-    };
     let every: Vec<&Round> = rounds.iter().collect();
-    let figures: [(&str, &[&Round], fn(&Round) -> f64); 4] = [
-        ("at_home", &counted, |round| round.at_home),
-        ("anywhere", &counted, |round| round.anywhere),
-        ("apart_of_all_rounds", &every, |round| round.apart),
-        ("at_home_of_all_rounds", &every, |round| round.at_home),
-    ];
-    for (name, rounds, rate) in figures {
-        let alone = median_of(rounds, |round| round.alone);
+    let mut say = |name: &str, rounds: &[&Round], rate: fn(&Round) -> f64| {
+        let median_of = |rate: fn(&Round) -> f64| median(rounds.iter().map(|r| rate(r)).collect());
         results.against(
             &format!("two_cores_{name}_{label}"),
-            median_of(rounds, rate),
+            median_of(rate),
             "Mpps",
-            ("one worker", alone),
+            ("one worker", median_of(|round| round.alone)),
             Better::Larger,
         );
-    }
+    };
+    say("at_home", &counted, |round| round.at_home);
+    say("anywhere", &counted, |round| round.anywhere);
+    say("apart_of_all_rounds", &every, |round| round.apart);
+    say("at_home_of_all_rounds", &every, |round| round.at_home);
 }
