@@ -98,41 +98,43 @@ impl Cholesky {
         let inverse = self.inverse_of_diagonal(first, width);
         let below = first + width;
         let panel = self.panel(first, width, below);
-        let rows = n - below;
-        let target = &mut self.entries[below * n + first..];
-        assert!(panel.len() == rows * width && target.len() >= (rows - 1) * n + width);
-        // SAFETY: `panel` is rows × width, `inverse` width × width read as its transpose, and `target` covers rows of
-        // stride n with width entries each; the panel is a copy, so nothing overlaps.
-        unsafe {
-            matrixmultiply::dgemm(
-                rows,
-                width,
-                width,
-                1.0,
-                panel.as_ptr(),
-                width as isize,
-                1,
-                inverse.as_ptr(),
-                1,
-                width as isize,
-                0.0,
-                target.as_mut_ptr(),
-                n as isize,
-                1,
-            );
-        }
+        self.in_strips(below, |offset, strip| {
+            let rows = strip.len() / n;
+            let left = &panel[offset * width..];
+            let target = &mut strip[first..];
+            assert!(left.len() >= rows * width && target.len() >= (rows - 1) * n + width);
+            // SAFETY: `left` holds rows × width entries, `inverse` width × width, and `target` covers rows of stride n with
+            // width entries each; the panel is a copy, so nothing overlaps.
+            unsafe {
+                matrixmultiply::dgemm(
+                    rows,
+                    width,
+                    width,
+                    1.0,
+                    left.as_ptr(),
+                    width as isize,
+                    1,
+                    inverse.as_ptr(),
+                    width as isize,
+                    1,
+                    0.0,
+                    target.as_mut_ptr(),
+                    n as isize,
+                    1,
+                );
+            }
+        });
     }
 
-    /// The inverse of the factorised diagonal block, a lower triangle.
+    /// The transposed inverse of the factorised diagonal block.
     fn inverse_of_diagonal(&self, first: usize, width: usize) -> Vec<f64> {
         let n = self.order;
-        let l = |i: usize, j: usize| self.entries[(first + i) * n + first + j];
         let mut inverse = vec![0.0; width * width];
-        for j in 0..width {
-            inverse[j * width + j] = 1.0 / l(j, j);
-            for i in j + 1..width {
-                let dot: f64 = (j..i).map(|k| l(i, k) * inverse[k * width + j]).sum();
-                inverse[i * width + j] = -dot / l(i, i);
+        for (j, column) in inverse.chunks_exact_mut(width).enumerate() {
+            for i in j..width {
+                let row = &self.entries[(first + i) * n + first..][..=i];
+                let unit = if i == j { 1.0 } else { 0.0 };
+                column[i] = (unit - dot(&row[j..i], &column[j..i])) / row[i];
             }
         }
         inverse
@@ -150,17 +152,11 @@ impl Cholesky {
             .collect()
     }
 
-    /// A22 −= L21 · L21ᵀ, lower triangle only, in strips of rows that threads share.
+    /// A22 −= L21 · L21ᵀ, lower triangle only.
     fn update(&mut self, first: usize, width: usize, below: usize, clock: &Clock<'_>) {
         let n = self.order;
         let panel = self.panel(first, width, below);
-        const ROWS: usize = 192;
-        let strips: Vec<(usize, &mut [f64])> = self.entries[below * n..]
-            .chunks_mut(ROWS * n)
-            .enumerate()
-            .map(|(i, strip)| (i * ROWS, strip))
-            .collect();
-        let work = |(offset, strip): (usize, &mut [f64])| {
+        self.in_strips(below, |offset, strip| {
             if clock.is_over() {
                 return;
             }
@@ -189,20 +185,32 @@ impl Cholesky {
                     1,
                 );
             }
-        };
+        });
+    }
+
+    /// Does some work on strips of the rows from `below` on, which threads share where there are many: each with its first row, counted
+    /// from there.
+    fn in_strips(&mut self, below: usize, work: impl Fn(usize, &mut [f64]) + Sync) {
+        let n = self.order;
+        const ROWS: usize = 192;
+        let strips = self.entries[below * n..].chunks_mut(ROWS * n).enumerate();
+        let strips = strips.map(|(i, strip)| (i * ROWS, strip));
         if self.threads <= 1 || n - below < PARALLEL {
-            return strips.into_iter().for_each(work);
+            return strips.for_each(|(offset, strip)| work(offset, strip));
         }
         // Later strips are longer: dealing them out in turn evens the load.
         let mut shares: Vec<Vec<(usize, &mut [f64])>> =
             (0..self.threads).map(|_| Vec::new()).collect();
-        for (i, strip) in strips.into_iter().enumerate() {
+        for (i, strip) in strips.enumerate() {
             shares[i % self.threads].push(strip);
         }
         std::thread::scope(|scope| {
             for share in shares {
                 let work = &work;
-                scope.spawn(move || share.into_iter().for_each(work));
+                scope.spawn(move || {
+                    let strips = share.into_iter();
+                    strips.for_each(|(offset, strip)| work(offset, strip));
+                });
             }
         });
     }

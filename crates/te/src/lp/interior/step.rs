@@ -5,9 +5,12 @@
 //! Colombo and Gondzio ("Further development of multiple centrality correctors", 2008) a correction is taken in the part
 //! that makes the step longest, for primal and dual apart, since their equations share no variable; none makes it shorter.
 
+use std::ops::Range;
+
 use super::equations::Equations;
 use super::{Master, Point, Slopes};
 use crate::clock::Clock;
+use crate::parallel::in_parts;
 
 /// Fraction of the way to the boundary that a step goes.
 const STEP: f64 = 0.99;
@@ -24,6 +27,9 @@ const BALANCED: (f64, f64) = (0.1, 10.0);
 
 /// Parts of a correction that are tried.
 const PARTS: usize = 8;
+
+/// Values from which threads look for the part.
+const MANY: usize = 20_000;
 
 /// A change of a point and of its slopes.
 #[derive(Debug, Default)]
@@ -85,7 +91,7 @@ impl Master {
             slack: less_product(&step.slack, &step.price, aim),
         };
         let correction = equations.direction(self, point, slopes, &target);
-        (primal, dual) = take(point, slopes, &mut step, &correction, 1.0);
+        (primal, dual) = take(point, slopes, &mut step, &correction, 1.0, self.threads);
         for _ in 0..CORRECTIONS {
             if primal.min(dual) > 0.9 || clock.is_over() {
                 break;
@@ -100,7 +106,7 @@ impl Master {
             target.slack.iter_mut().for_each(balance);
             let correction = equations.direction(self, point, slopes, &target);
             let before = (primal, dual);
-            (primal, dual) = take(point, slopes, &mut step, &correction, 0.0);
+            (primal, dual) = take(point, slopes, &mut step, &correction, 0.0, self.threads);
             if primal + dual < before.0 + before.1 + 2.0 * GAIN * FURTHER {
                 break;
             }
@@ -116,6 +122,7 @@ fn take(
     step: &mut Step,
     correction: &Step,
     least: f64,
+    threads: usize,
 ) -> (f64, f64) {
     let (p, primal) = best_part(
         [
@@ -123,6 +130,7 @@ fn take(
             (&slopes.slack, &step.slack, &correction.slack),
         ],
         least,
+        threads,
     );
     let (d, dual) = best_part(
         [
@@ -130,6 +138,7 @@ fn take(
             (&point.price, &step.price, &correction.price),
         ],
         least,
+        threads,
     );
     step.add(correction, p, d);
     (primal, dual)
@@ -139,17 +148,28 @@ fn take(
 type Side<'a> = (&'a [f64], &'a [f64], &'a [f64]);
 
 /// The part of a correction, from `least` to 1, with which a step is longest, and that length, at most 1.
-fn best_part(sides: [Side<'_>; 2], least: f64) -> (f64, f64) {
+fn best_part(sides: [Side<'_>; 2], least: f64, threads: usize) -> (f64, f64) {
     let part = |k: usize| least + (1.0 - least) * k as f64 / PARTS as f64;
     let parts: [f64; PARTS + 1] = std::array::from_fn(part);
     // Largest share of a value that the whole step takes away, for each part.
     let mut most = [0.0f64; PARTS + 1];
     for (values, steps, corrections) in sides {
-        for ((v, d), c) in values.iter().zip(steps).zip(corrections) {
-            let (d, c) = (-d / v, -c / v);
-            for (most, part) in most.iter_mut().zip(&parts) {
-                *most = most.max(d + part * c);
+        let of_range = |range: Range<usize>| {
+            let mut most = [0.0f64; PARTS + 1];
+            let triples = values[range.clone()].iter().zip(&steps[range.clone()]);
+            for ((v, d), c) in triples.zip(&corrections[range]) {
+                let inverse = -1.0 / v;
+                let (d, c) = (d * inverse, c * inverse);
+                for (most, part) in most.iter_mut().zip(&parts) {
+                    *most = most.max(d + part * c);
+                }
             }
+            most
+        };
+        for of_range in in_parts(values.len(), threads, MANY, of_range) {
+            most.iter_mut()
+                .zip(of_range)
+                .for_each(|(most, one)| *most = most.max(one));
         }
     }
     // Of equals the greatest part.
