@@ -174,6 +174,18 @@ impl Ipv4Key {
         ]
     }
 
+    /// Source and destination address, the source above.
+    #[inline(always)]
+    pub const fn both_addresses(&self) -> u64 {
+        self.addresses
+    }
+
+    /// Destination and source port, the source below.
+    #[inline(always)]
+    pub const fn both_ports(&self) -> u32 {
+        self.head as u32
+    }
+
     /// The source address in forward orientation.
     pub const fn source(&self) -> Ipv4Addr {
         Ipv4Addr::from_bits((self.addresses >> 32) as u32)

@@ -47,6 +47,8 @@ pub(crate) struct Burst {
     /// Nothing while packets are read.
     remembered: Option<Box<Remembered>>,
     homes: AtHome,
+    /// For how many more bursts packets at home elsewhere are parted from the others as they are read.
+    parts: u8,
     /// Whether a trace under way may want some of the packets.
     is_watched: bool,
     /// Whether a capture under way may want some of those received.
@@ -62,6 +64,7 @@ impl Default for Burst {
             v6: Connections::new(Ipv6Key::new(0, 0, 0, 0, 0, 0)),
             remembered: None,
             homes: AtHome::default(),
+            parts: 0,
             is_watched: false,
             is_captured: false,
         }

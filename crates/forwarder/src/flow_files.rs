@@ -7,11 +7,11 @@
 //! |---|---|
 //! | `lock` | nothing; whoever has it locked owns the directory |
 //! | `names.json` | the [`Registry`]: written before a number can be in a table |
-//! | `workers.json` | how many workers the tables are of, and the key of their connections' homes ([`crate::home`]) |
+//! | `workers.json` | how many workers the tables are of, and the key and the function of their connections' homes ([`crate::home`]) |
 //! | `ipv4.0`, `ipv6.0` | the tables of one worker ([`flow::FlowTable::create_in`]) |
-//! | `ipv4.<worker>-of-<workers>`, `ipv6.…` | the tables of several |
+//! | `ipv4.<worker>-of-<workers>-by-<function>`, `ipv6.…` | the tables of several |
 //!
-//! A forwarder that starts with another number of workers than the one before deals the entries out anew. The tables
+//! A forwarder that starts with another number of workers than the one before, or has another function for homes, deals the entries out anew. The tables
 //! before stay until all entries are in the new ones and `workers.json` says so.
 
 mod deal;
@@ -47,6 +47,16 @@ struct Crew {
     workers: usize,
     /// Key of [`crate::home::Homes`].
     key: [u8; 16],
+    /// [`crate::home::FUNCTION`] as it was; the first one was not written down.
+    #[serde(default)]
+    function: u32,
+}
+
+impl Crew {
+    /// Whether connections have the homes they have with another one of the same key.
+    fn deals_like(&self, other: &Crew) -> bool {
+        self.workers == other.workers && (self.workers == 1 || self.function == other.function)
+    }
 }
 
 impl FlowFiles {
@@ -80,6 +90,7 @@ impl FlowFiles {
             crew: Crew {
                 workers,
                 key: tables.0.hash_key,
+                function: crate::home::FUNCTION,
             },
             lock,
         };
@@ -152,14 +163,15 @@ impl FlowFiles {
     }
 
     fn path<K: FlowKey>(&self, worker: usize) -> PathBuf {
-        self.path_among::<K>(worker, self.crew.workers)
+        self.path_among::<K>(worker, &self.crew)
     }
 
-    fn path_among<K: FlowKey>(&self, worker: usize, workers: usize) -> PathBuf {
+    fn path_among<K: FlowKey>(&self, worker: usize, crew: &Crew) -> PathBuf {
         let family = if size_of::<K>() > 16 { "ipv6" } else { "ipv4" };
-        self.directory.join(match workers {
-            1 => format!("{family}.{worker}"),
-            _ => format!("{family}.{worker}-of-{workers}"),
+        self.directory.join(match (crew.workers, crew.function) {
+            (1, _) => format!("{family}.{worker}"),
+            (workers, 0) => format!("{family}.{worker}-of-{workers}"),
+            (workers, function) => format!("{family}.{worker}-of-{workers}-by-{function}"),
         })
     }
 }

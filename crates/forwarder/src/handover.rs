@@ -213,13 +213,29 @@ impl<F: Frame> Handover<F> {
     }
 
     /// Whether something came from others.
+    #[inline]
     pub fn has_work(&self) -> bool {
         self.from.iter().any(|source| !source.ring.is_empty())
     }
 
     /// Takes what others handed over: steers frames that arrived, and leaves those that are to be sent in
     /// [`Handover::leaving`]. Returns how much there was. `now` is in seconds.
+    #[inline]
     pub fn take(
+        &mut self,
+        pipeline: &mut Pipeline<F>,
+        rules: &Rules,
+        now: u32,
+        out: &mut Output<F>,
+    ) -> usize {
+        match self.has_work() {
+            true => self.take_all(pipeline, rules, now, out),
+            false => 0,
+        }
+    }
+
+    #[inline(never)]
+    fn take_all(
         &mut self,
         pipeline: &mut Pipeline<F>,
         rules: &Rules,
@@ -320,6 +336,13 @@ impl<F: Frame> Handover<F> {
     /// Takes what is for others out of the pipeline's output.
     #[inline]
     pub fn put(&mut self, out: &mut Output<F>) {
+        if !out.away.is_empty() || !out.heard.is_empty() {
+            self.put_all(out);
+        }
+    }
+
+    #[inline(never)]
+    fn put_all(&mut self, out: &mut Output<F>) {
         for away in out.away.drain() {
             let line = self.lines.get_mut(away.worker).and_then(Option::as_mut);
             if let (Some(line), Some(port)) = (line, self.ports.get(away.port)) {

@@ -1,11 +1,11 @@
 //! Which worker a connection is at home with: the one that has its flow entries, and so steers its packets.
 //!
-//! The home is a keyed hash of the inner 5-tuple that is the same for both directions, and of nothing else: not of rules,
-//! not of where a packet arrived. So every worker knows every connection's home, whatever a card or the kernel made of the
+//! The home is a keyed hash of the connection's two ends, addresses and ports, that is the same for both directions, and of nothing
+//! else: not of rules, not of where a packet arrived. So every worker knows every connection's home, whatever a card or the kernel made of the
 //! outer headers, and nobody without the key can send all connections to one worker.
 //!
 //! A packet's connection is the one steering finds: of an ICMP error the quoted one, of a later fragment that of the first.
-//! Fragments of one packet can arrive at different workers, so they meet where their addresses and protocol alone lead,
+//! Fragments of one packet can arrive at different workers, so they meet where their addresses alone lead,
 //! which all of them show. That worker remembers the ports and sends each fragment on to its connection's home.
 
 use crate::fragments::{Fragments, shown_by_all};
@@ -20,10 +20,29 @@ use wire::ip::Fragmentation;
 use wire::steering::{self, Encoding, SteeringContext};
 use wire::{Addresses, FiveTuple, IpPacket, ethernet, nsh};
 
+/// Which function of a connection its home is. Flow files say by which they were dealt out, so it is another one after every change.
+pub(crate) const FUNCTION: u32 = 1;
 /// Workers there can be.
 pub const WORKERS_LIMIT: usize = 64;
 /// An odd number without pattern, from SplitMix64.
-const MIX: u64 = 0xbf58_476d_1ce4_e5b9;
+const MIX: u32 = 0x1ce4_e5b9;
+const HALF: u64 = u32::MAX as u64;
+
+/// Those values of a connection's hash that mean one worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reach {
+    first: u32,
+    /// How many more there are.
+    more: u32,
+}
+
+impl Reach {
+    /// All.
+    pub(crate) const ALL: Reach = Reach {
+        first: 0,
+        more: u32::MAX,
+    };
+}
 
 /// The home of every connection.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +67,16 @@ impl Homes {
         }
     }
 
+    /// What [`Homes::settle`] makes a worker of.
+    fn reach(&self, worker: u32) -> Reach {
+        let first_of = |worker: u32| (u64::from(worker) << 32).div_ceil(u64::from(self.workers));
+        let (first, next) = (first_of(worker), first_of(worker + 1));
+        Reach {
+            first: first as u32,
+            more: (next - first - 1) as u32,
+        }
+    }
+
     /// How many workers there are.
     pub fn workers(&self) -> usize {
         self.workers as usize
@@ -63,14 +92,14 @@ impl Homes {
             } => {
                 let [source, destination] = [source, destination].map(u32::from_be_bytes);
                 let addresses = u64::from(source) << 32 | u64::from(destination);
-                self.of_v4(addresses, ports, tuple.protocol)
+                self.of_v4(addresses, ports)
             }
             Addresses::V6 {
                 source,
                 destination,
             } => {
                 let addresses = [source, destination].map(u128::from_be_bytes);
-                self.of_v6(addresses, ports, tuple.protocol)
+                self.of_v6(addresses, ports)
             }
         };
         home as usize
@@ -78,10 +107,18 @@ impl Homes {
 
     /// The same over IPv4: source and destination address in one word, source and destination port in the other.
     #[inline(always)]
-    pub(crate) fn of_v4(&self, addresses: u64, ports: u32, protocol: u8) -> u32 {
-        let one = addresses >> 32 << 16 | u64::from(ports >> 16);
-        let other = (addresses & 0xffff_ffff) << 16 | u64::from(ports & 0xffff);
-        self.meet(one, other, protocol)
+    pub(crate) fn of_v4(&self, addresses: u64, ports: u32) -> u32 {
+        self.settle(self.mixed_v4(addresses, ports))
+    }
+
+    #[inline(always)]
+    fn mixed_v4(&self, addresses: u64, ports: u32) -> u32 {
+        // Products do not tell which end came first.
+        let [key, key_of_ports] = self.keys.map(|key| key & HALF);
+        let met = ((addresses >> 32) ^ key) * ((addresses & HALF) ^ key);
+        let turned = u64::from(ports.rotate_left(16));
+        let ports = u64::from(ports);
+        mix(met.wrapping_add((ports ^ key_of_ports) * (turned ^ key_of_ports)))
     }
 
     /// The homes of several connections over IPv4, whichever end of them comes first, and a number that is 0 if all are `own`: a
@@ -90,31 +127,51 @@ impl Homes {
     pub(crate) fn of_each_v4<const N: usize>(&self, keys: &[Ipv4Key], own: u32) -> ([u32; N], u32) {
         let (mut homes, mut differs) = ([0; N], 0);
         for (key, home) in keys.iter().zip(&mut homes) {
-            let [one, other] = key.ends().map(|end| end ^ self.keys[0]);
-            *home = self.settle(product_of_halves(one, other), key.protocol());
+            *home = self.of_v4(key.both_addresses(), key.both_ports());
             differs |= *home ^ own;
         }
         (homes, differs)
     }
 
-    /// The same over IPv6, one by one.
+    /// Whether connections over IPv4 are all at home with a worker.
+    #[inline(always)]
+    pub(crate) fn are_all_v4(&self, keys: &[Ipv4Key], reach: Reach) -> bool {
+        let beyond = |key: &Ipv4Key| {
+            let mixed = self.mixed_v4(key.both_addresses(), key.both_ports());
+            mixed.wrapping_sub(reach.first)
+        };
+        keys.iter().map(beyond).fold(0, u32::max) <= reach.more
+    }
+
+    /// The same over IPv6.
+    #[inline(always)]
+    pub(crate) fn are_all_v6(&self, keys: &[Ipv6Key], own: u32) -> bool {
+        keys.iter().all(|key| self.of_key_v6(key) == own)
+    }
+
+    /// The homes of several over IPv6, one by one.
     #[inline(always)]
     pub(crate) fn of_each_v6<const N: usize>(&self, keys: &[Ipv6Key]) -> [u32; N] {
         let mut homes = [0; N];
         for (key, home) in keys.iter().zip(&mut homes) {
-            let addresses = [key.source().to_bits(), key.destination().to_bits()];
-            let ports = u32::from(key.source_port()) << 16 | u32::from(key.destination_port());
-            *home = self.of_v6(addresses, ports, key.protocol());
+            *home = self.of_key_v6(key);
         }
         homes
     }
 
+    #[inline(always)]
+    fn of_key_v6(&self, key: &Ipv6Key) -> u32 {
+        let addresses = [key.source().to_bits(), key.destination().to_bits()];
+        let ports = u32::from(key.source_port()) << 16 | u32::from(key.destination_port());
+        self.of_v6(addresses, ports)
+    }
+
     /// Over IPv6, as [`Homes::of_v4`] over IPv4.
     #[inline(always)]
-    pub(crate) fn of_v6(&self, [one, other]: [u128; 2], ports: u32, protocol: u8) -> u32 {
+    pub(crate) fn of_v6(&self, [one, other]: [u128; 2], ports: u32) -> u32 {
         let one = self.fold(one) ^ u64::from(ports >> 16) << 48;
         let other = self.fold(other) ^ u64::from(ports & 0xffff) << 48;
-        self.meet(one, other, protocol)
+        self.meet(one, other)
     }
 
     #[inline(always)]
@@ -125,16 +182,20 @@ impl Homes {
 
     /// A product does not tell which end came first.
     #[inline(always)]
-    fn meet(&self, one: u64, other: u64, protocol: u8) -> u32 {
+    fn meet(&self, one: u64, other: u64) -> u32 {
         let product = folded_product(one ^ self.keys[0], other ^ self.keys[0]);
-        self.settle(product, protocol)
+        self.settle(mix(product))
     }
 
     #[inline(always)]
-    fn settle(&self, product: u64, protocol: u8) -> u32 {
-        let word = (product ^ u64::from(protocol) ^ self.keys[1]).wrapping_mul(MIX);
-        (((word >> 32) * u64::from(self.workers)) >> 32) as u32
+    fn settle(&self, mixed: u32) -> u32 {
+        (u64::from(mixed) * u64::from(self.workers) >> 32) as u32
     }
+}
+
+#[inline(always)]
+fn mix(met: u64) -> u32 {
+    ((met ^ met >> 32) as u32).wrapping_mul(MIX)
 }
 
 #[inline(always)]
@@ -143,30 +204,21 @@ fn folded_product(one: u64, other: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// [`folded_product`] by products of halves, which vectors have.
-#[inline(always)]
-fn product_of_halves(one: u64, other: u64) -> u64 {
-    const HALF: u64 = u32::MAX as u64;
-    let ([a, b], [c, d]) = ([one >> 32, one & HALF], [other >> 32, other & HALF]);
-    let (high, left, right, low) = (a * c, a * d, b * c, b * d);
-    let middle = (low >> 32) + (left & HALF) + (right & HALF);
-    let high = high + (left >> 32) + (right >> 32) + (middle >> 32);
-    high ^ (middle << 32 | low & HALF)
-}
-
 /// What one of several workers knows of the others.
 #[derive(Debug)]
 pub(crate) struct Sharing {
     homes: Homes,
     own: u32,
+    /// What is at home here.
+    reach: Reach,
     fragments: Fragments,
 }
 
 impl Sharing {
-    /// The homes and the own number.
+    /// The homes, the own number, and what is at home here.
     #[inline(always)]
-    pub(crate) fn homes(&self) -> (Homes, u32) {
-        (self.homes, self.own)
+    pub(crate) fn homes(&self) -> (Homes, u32, Reach) {
+        (self.homes, self.own, self.reach)
     }
 
     /// The own number.
@@ -190,6 +242,7 @@ impl<F: Frame> Pipeline<F> {
             Box::new(Sharing {
                 homes,
                 own: own as u32,
+                reach: homes.reach(own as u32),
                 fragments: Fragments::default(),
             })
         });
@@ -383,9 +436,63 @@ mod tests {
         assert_eq!(alone, ([0; 16], 0));
         let reverse = |at: usize| v6[at].tuple(steering::Direction::Reverse);
         assert_eq!(homes.of_each_v6::<16>(&v6), tuple(&reverse));
-        for one in [0, 1, u64::MAX, 0x1234_5678_9abc_def0, 1 << 32] {
-            for other in [0, 7, u64::MAX, 0xffff_ffff, 0x8000_0000_0000_0001] {
-                assert_eq!(product_of_halves(one, other), folded_product(one, other));
+    }
+
+    /// Sets of connections that a network or an attacker makes: by their number, addresses and ports.
+    const SETS: [fn(u32) -> (u64, u32); 6] = [
+        |n| (ends(n, 0), 4_000 << 16 | 53),
+        |n| (ends(0, 0), 53 << 16 | (4_000 + n)),
+        |n| (ends(n >> 6, 0), 53 << 16 | (4_000 + (n & 63))),
+        |n| (ends(n << 8, 0), 53 << 16 | 4_000),
+        |n| (ends(n & 63, n >> 6), 53 << 16 | 4_000),
+        |n| (ends(0, 0), n << 16 | n),
+    ];
+
+    fn ends(source: u32, destination: u32) -> u64 {
+        let [source, destination] = [source, destination].map(u64::from);
+        (0x0a00_0000 + source) << 32 | (0xc000_0000 + destination)
+    }
+
+    #[test]
+    fn no_regular_set_of_connections_gathers_at_one_home() {
+        const CONNECTIONS: u32 = 2_048;
+        for workers in [2, 3, 64] {
+            let share = 1.0 / workers as f64;
+            let expected = f64::from(CONNECTIONS) * share;
+            let deviation = (expected * (1.0 - share)).sqrt();
+            for key in 0..100 {
+                let homes = Homes::new([key; 16], workers);
+                for (number, set) in SETS.iter().enumerate() {
+                    let at_first = (0..CONNECTIONS).map(set);
+                    let at_first =
+                        at_first.filter(|&(addresses, ports)| homes.of_v4(addresses, ports) == 0);
+                    let count = at_first.count();
+                    // Thrown by dice, one in some millions is so far from what is expected.
+                    let off = (count as f64 - expected).abs() / deviation;
+                    assert!(
+                        off < 6.5,
+                        "set {number}, {workers} workers, key {key}: {count}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn whether_all_are_at_home_is_what_each_says() {
+        for workers in [1, 2, 3, 7, WORKERS_LIMIT] {
+            let homes = Homes::new([5; 16], workers);
+            for number in 0..2_000u32 {
+                let number = number.wrapping_mul(0x9e37_79b9);
+                let v4 = Ipv4Key::new(3, number, 0xc000_0201, 6, number as u16, 443);
+                let v6 = Ipv6Key::new(3, number.into(), 1 << 90, 6, 1, number as u16);
+                let home = homes.of(&v4.tuple(steering::Direction::Forward)) as u32;
+                let home_v6 = homes.of(&v6.tuple(steering::Direction::Forward)) as u32;
+                for own in 0..workers as u32 {
+                    let reach = homes.reach(own);
+                    assert_eq!(homes.are_all_v4(&[v4], reach), own == home);
+                    assert_eq!(homes.are_all_v6(&[v6], own), own == home_v6);
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use super::{Burst, NO_EDGE};
 use crate::capture::Capture;
 use crate::family::Family;
 use crate::frame::Frame;
-use crate::home::Homes;
+use crate::home::{Homes, Reach};
 use crate::pipeline::Pipeline;
 use crate::plain::{Ip, Located, Plain, Way};
 use crate::rules::Rules;
@@ -19,6 +19,8 @@ use wire::ethernet;
 /// How many packets on a frame is asked for from memory, and from another processor's cache.
 const AHEAD: usize = 8;
 const AHEAD_HANDED: usize = 20;
+/// Bursts without a packet of another worker, after which the next one is presumed to have none.
+const PATIENCE: u8 = 16;
 
 /// [`Burst::read`], compiled for the processor.
 pub(super) struct Read<'a, F: Frame, const SHARED: bool> {
@@ -75,6 +77,8 @@ impl<F: Frame> Received<'_, F> {
 struct Sharers {
     homes: Homes,
     own: u32,
+    /// What is at home with `own`.
+    reach: Reach,
 }
 
 /// Where a burst stood before some of its packets were read: positions among the frames received and among those that stay,
@@ -90,6 +94,9 @@ struct Marks {
 impl Burst {
     /// Reads the plain packets among some frames, and has their entries come from memory meanwhile. Where frames are
     /// shared among workers, those at home elsewhere are left out: what is known is of the others alone.
+    ///
+    /// Mostly there are none: the card has dealt packets out as this does, or sends each connection to one worker. So packets are read as by
+    /// a lone worker first, and their homes are worked out when all are; where some are at home elsewhere, they are read again.
     #[inline(always)]
     fn read<F: Frame, const SHARED: bool>(
         &mut self,
@@ -98,16 +105,40 @@ impl Burst {
         received: &Received<'_, F>,
         pipeline: &Pipeline<F>,
     ) {
+        let (homes, own, reach) = match &pipeline.sharing {
+            Some(sharing) if SHARED => sharing.homes(),
+            _ => (Homes::ONE, 0, Reach::ALL),
+        };
+        let sharers = Sharers { homes, own, reach };
+        if !SHARED || self.parts == 0 {
+            self.read_as::<F, false>(rules, port, received, &sharers, pipeline);
+            if !SHARED || self.all_at_home(&sharers) {
+                return;
+            }
+            self.parts = PATIENCE;
+        }
+        self.read_as::<F, true>(rules, port, received, &sharers, pipeline);
+        self.parts = match self.homes.some_away() {
+            true => PATIENCE,
+            false => self.parts - 1,
+        };
+    }
+
+    /// The same; with `PARTS`, packets of others are left out as soon as some are read.
+    #[inline(always)]
+    fn read_as<F: Frame, const PARTS: bool>(
+        &mut self,
+        rules: &Rules,
+        port: usize,
+        received: &Received<'_, F>,
+        sharers: &Sharers,
+        pipeline: &Pipeline<F>,
+    ) {
         self.v4.clear();
         self.v6.clear();
         self.edge_slots = [NO_EDGE; BURST];
-        let (homes, own) = match &pipeline.sharing {
-            Some(sharing) if SHARED => sharing.homes(),
-            _ => (Homes::ONE, 0),
-        };
-        self.homes.clear(own as u8);
+        self.homes.clear(sharers.own as u8);
         self.is_captured = false;
-        let sharers = Sharers { homes, own };
         let mut remembered = self.remembered.take().unwrap_or_default();
         let tables = (&pipeline.v4, &pipeline.v6);
         match Plain::new(rules, port, &mut remembered) {
@@ -116,17 +147,43 @@ impl Burst {
                 self.is_captured = received.captured.is_some();
             }
             Some(mut plain) if plain.is_underlay() => {
-                self.read_plain::<F, SHARED, true>(&mut plain, received, &sharers, tables);
+                self.read_plain::<F, PARTS, true>(&mut plain, received, sharers, tables);
             }
             Some(mut plain) => {
-                self.read_plain::<F, SHARED, false>(&mut plain, received, &sharers, tables);
+                self.read_plain::<F, PARTS, false>(&mut plain, received, sharers, tables);
             }
         }
         self.remembered = Some(remembered);
     }
 
+    /// Whether all packets that were read are at home here, those without a key apart; notes that they are.
     #[inline(always)]
-    fn read_plain<F: Frame, const SHARED: bool, const UNDERLAY: bool>(
+    fn all_at_home(&mut self, sharers: &Sharers) -> bool {
+        let Sharers { homes, reach, .. } = *sharers;
+        let others = self.v4.edges.count + self.v6.stages.count + self.v6.edges.count;
+        homes.are_all_v4(self.v4.stages.since(0), reach)
+            && (others == 0 || self.others_at_home(sharers))
+    }
+
+    /// The same of those that are not over IPv4 at stages.
+    #[inline(never)]
+    fn others_at_home(&mut self, sharers: &Sharers) -> bool {
+        let Sharers { homes, own, reach } = *sharers;
+        let (edges, edges_v6) = (&self.v4.edges, &self.v6.edges);
+        let all = homes.are_all_v4(edges.since(0), reach)
+            && homes.are_all_v6(self.v6.stages.since(0), own)
+            && homes.are_all_v6(edges_v6.since(0), own);
+        if all {
+            let entered = edges.packets_since(0).iter();
+            for &at in entered.chain(edges_v6.packets_since(0)) {
+                self.homes.stays(at.into());
+            }
+        }
+        all
+    }
+
+    #[inline(always)]
+    fn read_plain<F: Frame, const PARTS: bool, const UNDERLAY: bool>(
         &mut self,
         plain: &mut Plain<'_>,
         received: &Received<'_, F>,
@@ -157,15 +214,15 @@ impl Burst {
                     (position, at) = (position + 1, at + 1);
                 }
             }
-            if SHARED {
+            if PARTS {
                 at = self.keep_own(sharers, &marks, at, received.captured);
             }
             // Where others' packets were left out, two parts together have as many keys as one.
-            let least = if SHARED { FETCH } else { 1 };
+            let least = if PARTS { FETCH } else { 1 };
             self.v4.fetch(v4, least);
             self.v6.fetch(v6, least);
         }
-        if let Some(sieve) = received.captured.filter(|_| !SHARED) {
+        if let Some(sieve) = received.captured.filter(|_| !PARTS) {
             self.is_captured = self.may_be_captured(sieve, &Marks::default(), at);
         }
     }
@@ -274,7 +331,7 @@ impl Burst {
         at: usize,
         captured: Option<Sieve>,
     ) -> usize {
-        let Sharers { homes, own } = sharers;
+        let Sharers { homes, own, .. } = sharers;
         let (theirs, differs) = homes.of_each_v4(self.v4.stages.since(marks.v4[0]), *own);
         if let Some(sieve) = captured {
             self.is_captured |= self.may_be_captured(sieve, marks, at - marks.at);

@@ -1,4 +1,4 @@
-//! Dealing flow entries out to another number of workers than wrote them.
+//! Dealing flow entries out to another number of workers than wrote them, or by another function.
 
 use super::{Crew, FlowFiles, file};
 use crate::family::Family;
@@ -15,10 +15,10 @@ impl FlowFiles {
     /// Sees to it that the tables there are, if any, are those of this number of workers.
     pub(super) fn settle(&mut self, tables: &(Config, Config), now: u32) -> io::Result<()> {
         match self.crew_before() {
-            Some(before) if before.workers == self.crew.workers => self.crew.key = before.key,
+            Some(before) if before.deals_like(&self.crew) => self.crew.key = before.key,
             Some(before) => {
-                let lost = self.deal::<Ipv4Key>(before.workers, &tables.0, now)?
-                    + self.deal::<Ipv6Key>(before.workers, &tables.1, now)?;
+                let lost = self.deal::<Ipv4Key>(&before, &tables.0, now)?
+                    + self.deal::<Ipv6Key>(&before, &tables.1, now)?;
                 if lost > 0 {
                     eprintln!(
                         "switchboard-forwarder: {lost} connections found no room in the tables of {} workers",
@@ -40,17 +40,17 @@ impl FlowFiles {
         let written = fs::read(self.directory.join(CREW)).ok();
         let written = written.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         // Forwarders wrote no such file when they had but one worker.
-        let one = self.path_among::<Ipv4Key>(0, 1).exists().then_some(Crew {
+        let one = Crew {
             workers: 1,
-            key: self.crew.key,
-        });
-        written.or(one)
+            ..self.crew
+        };
+        written.or(self.path_among::<Ipv4Key>(0, &one).exists().then_some(one))
     }
 
     /// Copies the entries of all tables before to the tables of their homes; returns how many found no room.
-    fn deal<K: Family>(&self, before: usize, config: &Config, now: u32) -> io::Result<usize> {
+    fn deal<K: Family>(&self, before: &Crew, config: &Config, now: u32) -> io::Result<usize> {
         let mut old = Vec::new();
-        for worker in 0..before {
+        for worker in 0..before.workers {
             let path = self.path_among::<K>(worker, before);
             if !path.exists() {
                 continue;
@@ -189,6 +189,47 @@ mod tests {
                 name.to_string_lossy().starts_with("ipv4")
             });
             assert_eq!(tables.count(), workers, "no table stays behind");
+        }
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn entries_follow_their_homes_when_the_function_changes() {
+        let name = format!("switchboard-deal-function-{}", std::process::id());
+        let directory = PathBuf::from("/dev/shm").join(name);
+        let (files, mut tables) = open(&directory, 2, 1);
+        files.keep_names(&Default::default()).unwrap();
+        for number in 0..COUNT {
+            // As a function may have had it that is no more.
+            let home = (number / 3 % 2) as usize;
+            let seen = flow::Direction::Forward;
+            let inserted = tables[home].insert(&key(number), hops(number), state::SYN, seen, 7);
+            assert!(matches!(inserted, Insertion::New(_)));
+        }
+        let key_before = files.key();
+        let before = Crew {
+            function: 0,
+            ..files.crew
+        };
+        for worker in 0..2 {
+            let old = files.path_among::<Ipv4Key>(worker, &before);
+            fs::rename(files.path::<Ipv4Key>(worker), old).unwrap();
+        }
+        drop((files, tables));
+        // What forwarders wrote that knew one function only.
+        let written = serde_json::json!({"workers": 2, "key": key_before});
+        fs::write(directory.join(CREW), written.to_string()).unwrap();
+        for secret in [2, 3] {
+            let (files, tables) = open(&directory, 2, secret);
+            let homes = Homes::new(files.key(), 2);
+            for number in 0..COUNT {
+                let home = homes.of(&key(number).tuple(Direction::Forward));
+                assert!(tables[home].get(&key(number)).is_some(), "{number}");
+            }
+            let all: usize = tables.iter().map(Ipv4Table::len).sum();
+            assert_eq!(all, COUNT as usize);
+            let old = files.path_among::<Ipv4Key>(0, &before);
+            assert!(!old.exists(), "no table stays behind");
         }
         fs::remove_dir_all(&directory).unwrap();
     }

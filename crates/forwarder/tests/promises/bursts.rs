@@ -8,9 +8,9 @@ use contracts::forwarder as contract;
 use forwarder::capture::{Capture, Filter, LARGEST_SNAP_LENGTH};
 use forwarder::frame::{Frame, HeapFrame};
 use forwarder::home::Homes;
-use forwarder::pipeline::Output;
+use forwarder::pipeline::{Errand, Output};
 use forwarder::trace;
-use wire::tcp;
+use wire::{IpPacket, tcp};
 
 fn drawn_frame(draw: &mut Draw) -> Vec<u8> {
     let mut frame = whole_frame(draw);
@@ -84,6 +84,56 @@ fn bursts_and_single_packets_come_to_the_same() {
             assert_eq!(single.event(event), bursts.event(event), "{event}");
         }
         assert!(single.event("flow_new") > 20 && single.event("fragmented") > 0);
+    }
+}
+
+#[test]
+fn one_of_two_workers_does_with_its_own_what_a_lone_one_does_whoever_else_s_are_among_them() {
+    let homes = Homes::new([9; 16], 2);
+    let home = |frame: &[u8]| homes.of(&IpPacket::parse(&frame[14..]).unwrap().tuple);
+    for seed in 0..20 {
+        let mut draw = Draw(seed);
+        let (mut lone, mut shared) = (network(), network());
+        let port = lone.port(0, "edge-in");
+        shared.nodes[0].pipeline.share(homes, 0);
+        let mut handed_over = 0;
+        for number in 0..120 {
+            // A card deals them out right, and does not for a while.
+            let dealt_out = number % 40 < 30;
+            let frames: Vec<Vec<u8>> = (0..draw.below(100))
+                .map(|_| whole_frame(&mut draw))
+                .filter(|frame| !dealt_out || home(frame) == 0)
+                .collect();
+            let mut alone = Output::default();
+            let node = &mut lone.nodes[0];
+            for frame in frames.iter().filter(|frame| home(frame) == 0) {
+                let frame = HeapFrame::new(frame);
+                node.pipeline
+                    .process(&node.rules, port, frame, 1000, &mut alone);
+            }
+            let mut together = Output::default();
+            let node = &mut shared.nodes[0];
+            let mut burst: Vec<HeapFrame> =
+                frames.iter().map(|frame| HeapFrame::new(frame)).collect();
+            node.pipeline
+                .process_burst(&node.rules, port, &mut burst, 1000, &mut together);
+            let mut away = Vec::new();
+            for batch in together.away.drain() {
+                assert_eq!(
+                    (batch.worker, batch.errand, batch.port),
+                    (1, Errand::Steer, port)
+                );
+                away.extend(batch.frames.iter().map(|frame| frame.data().to_vec()));
+            }
+            let theirs: Vec<_> = frames.iter().filter(|frame| home(frame) == 1).collect();
+            assert!(away.iter().eq(theirs), "seed {seed}, burst {number}");
+            handed_over += away.len();
+            assert_eq!(sent(alone), sent(together), "seed {seed}, burst {number}");
+        }
+        assert!(handed_over > 200, "{handed_over}");
+        assert_eq!(lone.drops(), shared.drops());
+        assert!(lone.event("flow_new") > 10);
+        assert_eq!(lone.event("flow_new"), shared.event("flow_new"));
     }
 }
 
