@@ -8,6 +8,7 @@ mod bridge;
 mod clock;
 mod figures;
 mod frames;
+mod nearness;
 mod peers;
 mod ports;
 mod profile;

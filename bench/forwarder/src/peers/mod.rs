@@ -20,15 +20,19 @@ impl Process {
 
     /// Takes the processor from it, or gives it back.
     pub fn pause(&self, paused: bool) {
-        use nix::sys::signal::{Signal, kill};
-        let signal = if paused {
-            Signal::SIGSTOP
-        } else {
-            Signal::SIGCONT
-        };
-        // It has ended when this fails, which the next measurement shows.
-        let _ = kill(nix::unistd::Pid::from_raw(self.0.id() as i32), signal);
+        pause(self.0.id(), paused);
     }
+}
+
+/// Takes the processor from a process, or gives it back.
+pub fn pause(process: u32, paused: bool) {
+    use nix::sys::signal::{Signal, kill};
+    let signal = match paused {
+        true => Signal::SIGSTOP,
+        false => Signal::SIGCONT,
+    };
+    // It has ended when this fails, which the next measurement shows.
+    let _ = kill(nix::unistd::Pid::from_raw(process as i32), signal);
 }
 
 impl Drop for Process {

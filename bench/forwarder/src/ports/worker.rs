@@ -3,6 +3,7 @@
 
 use super::{Helper, Wires, environment, obey};
 use crate::bridge::Bridge;
+use crate::peers::pause;
 use crate::rules;
 use crate::substitutes::{self, Always};
 use dpdk::{Mbuf, Pool, Port, Queue};
@@ -46,6 +47,11 @@ impl Worker {
     /// Changes what it does; its times begin anew.
     pub fn switch(&mut self, mode: Mode) -> Result<(), String> {
         self.0.ask(&format!("mode {}", mode as u8)).map(drop)
+    }
+
+    /// Takes the processor from it, or gives it back.
+    pub fn pause(&self, paused: bool) {
+        pause(self.0.child.id(), paused);
     }
 
     /// Nanoseconds per packet since the last call.

@@ -3,6 +3,7 @@
 
 use super::Bench;
 use crate::clock::{least, median};
+use crate::nearness::Nearness;
 use crate::peers::Process;
 use crate::peers::open_vswitch::OpenVswitch;
 use crate::ports::Wires;
@@ -125,25 +126,32 @@ fn compare(
             .fill(flows, true)
             .map_err(|problem| format!("Open vSwitch: {problem}"))?;
         let theirs_before = switch.sent()?;
-        let (mut ours, mut peers) = (Vec::new(), Vec::new());
-        for _ in 0..bench.repetitions {
+        let (mut ours, mut peers, mut taken) = (Vec::new(), Vec::new(), [0.0; 2]);
+        let mut nearness = Nearness::new(bench.core, bench.other_core);
+        while ours.len() < bench.repetitions as usize {
             switch.pause(true);
+            nearness.wait();
             forwarder.process.pause(false);
-            ours.push(forwarder.generator.offer(flows, round)?);
+            let our = forwarder.generator.offer(flows, round)?;
             forwarder.process.pause(true);
             switch.pause(false);
-            peers.push(generator.offer(flows, round)?);
+            let their = generator.offer(flows, round)?;
+            switch.pause(true);
+            for (taken, rate) in taken.iter_mut().zip([our, their]) {
+                *taken += rate * 1e6 * round.as_secs_f64();
+            }
+            if nearness.counts() {
+                ours.push(our);
+                peers.push(their);
+            }
         }
-        let taken = |rates: &[f64]| rates.iter().sum::<f64>() * 1e6 * round.as_secs_f64();
-        all_came_out(
-            "Open vSwitch",
-            taken(&peers),
-            switch.sent()? - theirs_before,
-        )?;
+        switch.pause(false);
+        all_came_out("Open vSwitch", taken[1], switch.sent()? - theirs_before)?;
         switch.pause(true);
         forwarder.process.pause(false);
-        all_came_out("the forwarder", taken(&ours), forwarder.sent()? - before)?;
+        all_came_out("the forwarder", taken[0], forwarder.sent()? - before)?;
         switch.pause(false);
+        results.note(&format!("vs_ovs_ct_{label}"), nearness.note());
         results.against(
             &format!("vs_ovs_ct_{label}"),
             median(ours),
@@ -172,13 +180,27 @@ fn measure_overheads(bench: &Bench, results: &mut Results) -> Result<(), String>
         let (mut ns, mut mpps) = ([const { Vec::new() }; 3], [const { Vec::new() }; 3]);
         worker.switch(Mode::Affinity)?;
         generator.open(flows.max(64))?;
-        for _ in 0..bench.repetitions {
+        let mut nearness = Nearness::new(bench.core, bench.other_core);
+        while ns[0].len() < bench.repetitions as usize {
+            worker.pause(true);
+            nearness.wait();
+            worker.pause(false);
+            let mut round = [(0.0, 0.0); 3];
             for mode in Mode::ALL {
                 worker.switch(mode)?;
-                mpps[mode as usize].push(generator.measure(flows, bench.round * 2)?);
-                ns[mode as usize].push(worker.nanoseconds()?);
+                let rate = generator.measure(flows, bench.round * 2)?;
+                round[mode as usize] = (worker.nanoseconds()?, rate);
             }
+            worker.pause(true);
+            if nearness.counts() {
+                for (mode, (time, rate)) in round.into_iter().enumerate() {
+                    ns[mode].push(time);
+                    mpps[mode].push(rate);
+                }
+            }
+            worker.pause(false);
         }
+        results.note(&format!("figure7_{flows}"), nearness.note());
         let ns = ns.map(least);
         let mpps = mpps.map(median);
         for mode in Mode::ALL {

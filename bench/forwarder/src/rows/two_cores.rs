@@ -20,8 +20,9 @@ use forwarder::registry::Registry;
 use forwarder::rules::{Rules, compile};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
-use std::sync::Barrier;
-use std::thread;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Barrier};
+use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 use wire::IpPacket;
 
@@ -44,8 +45,15 @@ enum Arrive {
     Anywhere,
 }
 
-/// On lines of the cache of its own, as in the forwarder, where each lies in its thread's memory.
-#[repr(align(128))]
+/// What a worker is made of.
+struct Place {
+    homes: Homes,
+    number: usize,
+    handover: Option<Handover<Mbuf>>,
+    /// Connections that are at home here.
+    own: Vec<u32>,
+}
+
 struct Worker {
     pipeline: Pipeline<Mbuf>,
     handover: Option<Handover<Mbuf>>,
@@ -54,6 +62,47 @@ struct Worker {
     /// Buffers for frames to come.
     spare: Vec<Mbuf>,
     out: Output<Mbuf>,
+}
+
+impl Worker {
+    /// Frames that found the ring to the other worker full.
+    fn full(&self) -> u64 {
+        let drops = self.pipeline.counters.drops();
+        let full = drops.filter(|(name, _)| *name == Drop::HandoverFull.name());
+        full.map(|(_, count)| count).sum()
+    }
+}
+
+/// A round of a worker.
+struct Order {
+    /// They begin at once.
+    together: Arc<Barrier>,
+    arrive: Arrive,
+    draw: Draw,
+}
+
+/// The way to a worker in its thread, which ends with it.
+struct Commands {
+    order: Sender<Order>,
+    /// Its rate in a round, and [`Worker::full`].
+    results: Receiver<(f64, u64)>,
+}
+
+/// Packets a second, in millions, that workers together send in a round, and [`Worker::full`] of all.
+fn rate(workers: &[Commands], arrive: Arrive, seed: u64) -> (f64, u64) {
+    let together = Arc::new(Barrier::new(workers.len()));
+    for (number, worker) in workers.iter().enumerate() {
+        let order = Order {
+            together: together.clone(),
+            arrive,
+            draw: Draw::new(seed * 7 + number as u64),
+        };
+        worker.order.send(order).expect("it waits for orders");
+    }
+    let results = workers
+        .iter()
+        .map(|worker| worker.results.recv().expect("it works"));
+    results.fold((0.0, 0), |(rate, full), one| (rate + one.0, full + one.1))
 }
 
 /// What all workers are measured with.
@@ -87,10 +136,10 @@ impl Team {
         frame
     }
 
-    /// So many workers that know their peer, and have seen every connection.
-    fn workers(&self, count: usize, flows: u32) -> Vec<Worker> {
+    /// What so many workers are made of that know each other.
+    fn places(&self, count: usize, flows: u32) -> Vec<Place> {
         let homes = Homes::new(KEY, count);
-        let mut handovers: Vec<Option<Handover<Mbuf>>> = match count {
+        let handovers: Vec<Option<Handover<Mbuf>>> = match count {
             1 => vec![None],
             _ => {
                 let all = Handover::among(count).expect("there are descriptors");
@@ -103,38 +152,50 @@ impl Team {
             let packet = IpPacket::parse(&frame[14..]).expect("a packet of ours");
             own[homes.of(&packet.tuple)].push(connection);
         }
-        let ports: Vec<PortWorkers> = (0..self.rules.ports.len() as u32)
-            .map(|number| PortWorkers {
-                number,
-                workers: (0..count).collect(),
-            })
-            .collect();
-        let workers = handovers.drain(..).zip(own).enumerate();
-        let workers = workers.map(|(number, (mut handover, own))| {
-            let settings = Settings {
-                memory_v4: (256 << 20) / count,
-                memory_v6: 1 << 20,
-                hash_key: [5; 16],
-            };
-            let mut pipeline = Pipeline::new(&settings, &self.rules).expect("there is memory");
-            pipeline
-                .rules_changed(&Rules::empty(), &self.rules, 0)
-                .expect("there is memory");
-            pipeline.share(homes, number);
-            if let Some(handover) = &mut handover {
-                handover.rules_changed(&ports);
-            }
-            let mut worker = Worker {
-                pipeline,
-                handover,
-                own,
-                spare: Vec::new(),
-                out: Output::default(),
-            };
-            self.open(&mut worker);
-            worker
+        let places = handovers.into_iter().zip(own).enumerate();
+        let places = places.map(|(number, (handover, own))| Place {
+            homes,
+            number,
+            handover,
+            own,
         });
-        workers.collect()
+        places.collect()
+    }
+
+    /// A worker that knows its peer, and has seen every connection.
+    fn worker(&self, place: Place) -> Worker {
+        let Place {
+            homes,
+            number,
+            mut handover,
+            own,
+        } = place;
+        let settings = Settings {
+            memory_v4: (256 << 20) / homes.workers(),
+            memory_v6: 1 << 20,
+            hash_key: [5; 16],
+        };
+        let mut pipeline = Pipeline::new(&settings, &self.rules).expect("there is memory");
+        pipeline
+            .rules_changed(&Rules::empty(), &self.rules, 0)
+            .expect("there is memory");
+        pipeline.share(homes, number);
+        if let Some(handover) = &mut handover {
+            let ports = (0..self.rules.ports.len() as u32).map(|number| PortWorkers {
+                number,
+                workers: (0..homes.workers()).collect(),
+            });
+            handover.rules_changed(&ports.collect::<Vec<_>>());
+        }
+        let mut worker = Worker {
+            pipeline,
+            handover,
+            own,
+            spare: Vec::new(),
+            out: Output::default(),
+        };
+        self.open(&mut worker);
+        worker
     }
 
     /// Has a worker learn its peer's address, and lets its connections send their first packets.
@@ -164,33 +225,44 @@ impl Team {
         }
     }
 
-    /// Packets a second, in millions, that workers together send.
-    fn rate(&self, workers: &mut [Worker], flows: u32, arrive: Arrive, seed: u64) -> f64 {
-        let together = Barrier::new(workers.len());
-        thread::scope(|scope| {
-            let threads = workers.iter_mut().enumerate().map(|(number, worker)| {
-                let (together, core) = (&together, self.cores[number]);
-                scope.spawn(move || {
-                    let mut set = CpuSet::new();
-                    set.set(core).expect("the core exists");
-                    sched_setaffinity(Pid::from_raw(0), &set).expect("the core is ours");
-                    let draw = Draw::new(seed * 7 + number as u64);
+    /// Starts the workers, each in a thread with its own processor, where it stays: what one thread makes for two workers may share a line
+    /// of the cache.
+    fn start<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        places: Vec<Place>,
+        flows: u32,
+    ) -> Vec<Commands> {
+        let places = places.into_iter().zip(self.cores);
+        let commands = places.map(|(place, core)| {
+            let (order, orders) = mpsc::channel::<Order>();
+            let (done, results) = mpsc::channel();
+            scope.spawn(move || {
+                let mut set = CpuSet::new();
+                set.set(core).expect("the core exists");
+                sched_setaffinity(Pid::from_raw(0), &set).expect("the core is ours");
+                let mut worker = self.worker(place);
+                done.send((0.0, 0)).expect("somebody waits");
+                for Order {
+                    together,
+                    arrive,
+                    draw,
+                } in orders
+                {
                     together.wait();
-                    self.work(worker, flows, arrive, draw)
-                })
+                    let rate = self.work(&mut worker, flows, arrive, draw);
+                    done.send((rate, worker.full())).expect("somebody asked");
+                }
             });
-            let threads: Vec<_> = threads.collect();
-            let rates = threads
-                .into_iter()
-                .map(|thread| thread.join().expect("it works"));
-            rates.sum()
-        })
+            // One after the other: threads on one processor that take buffers from the pool wait for each other's turns.
+            results.recv().expect("it is ready");
+            Commands { order, results }
+        });
+        commands.collect()
     }
 
     fn work(&self, worker: &mut Worker, flows: u32, arrive: Arrive, mut draw: Draw) -> f64 {
         let mut stretches = Vec::new();
-        // Made by this thread, as in the forwarder: what main made for two workers may share a line of the cache.
-        worker.out = Output::default();
         let mut bursts: Vec<Vec<Mbuf>> = (0..BURSTS).map(|_| Vec::with_capacity(BURST)).collect();
         let until = Instant::now() + self.round;
         while Instant::now() < until {
@@ -246,13 +318,15 @@ pub fn profile(bench: &Bench, flows: u32, round: Duration, at_home: bool) -> f64
         round,
         ..Team::new(bench)
     };
-    let mut workers = team.workers(2, flows);
     let arrive = match at_home {
         true => Arrive::AtHome,
         false => Arrive::Anywhere,
     };
-    let rates = (0..5).map(|seed| team.rate(&mut workers, flows, arrive, seed));
-    median(rates.collect())
+    thread::scope(|scope| {
+        let workers = team.start(scope, team.places(2, flows), flows);
+        let rates = (0..5).map(|seed| rate(&workers, arrive, seed).0);
+        median(rates.collect())
+    })
 }
 
 /// Rates of one round, in millions of packets a second.
@@ -273,17 +347,31 @@ impl Round {
 }
 
 fn measure_size(bench: &Bench, team: &Team, flows: u32, label: &str, results: &mut Results) {
-    let mut two = team.workers(2, flows);
-    let mut apart = team.workers(1, flows);
-    apart.append(&mut team.workers(1, flows));
-    let rounds: Vec<Round> = (0..ROUNDS * bench.repetitions)
-        .map(|seed| Round {
-            alone: team.rate(&mut apart[..1], flows, Arrive::Anywhere, seed),
-            apart: team.rate(&mut apart, flows, Arrive::Anywhere, seed),
-            at_home: team.rate(&mut two, flows, Arrive::AtHome, seed),
-            anywhere: team.rate(&mut two, flows, Arrive::Anywhere, seed),
-        })
-        .collect();
+    let (rounds, full) = thread::scope(|scope| {
+        let start = |count| team.start(scope, team.places(count, flows), flows);
+        // Those that hand frames over are others: it mixes the buffers of both, which then lie in no order.
+        let (two, mixed) = (start(2), start(2));
+        let mut apart = team.places(1, flows);
+        apart.append(&mut team.places(1, flows));
+        let apart = team.start(scope, apart, flows);
+        let mut full = 0;
+        let rounds: Vec<Round> = (0..ROUNDS * bench.repetitions)
+            .map(|seed| {
+                let alone = rate(&apart[..1], Arrive::Anywhere, seed).0;
+                let both = rate(&apart, Arrive::Anywhere, seed).0;
+                let at_home = rate(&two, Arrive::AtHome, seed).0;
+                let anywhere;
+                (anywhere, full) = rate(&mixed, Arrive::Anywhere, seed);
+                Round {
+                    alone,
+                    apart: both,
+                    at_home,
+                    anywhere,
+                }
+            })
+            .collect();
+        (rounds, full)
+    });
     let best = rounds.iter().map(|round| round.alone).fold(0.0, f64::max);
     let whole: Vec<&Round> = rounds.iter().filter(|round| round.is_whole(best)).collect();
     let all = rounds.len();
@@ -298,11 +386,6 @@ fn measure_size(bench: &Bench, team: &Team, flows: u32, label: &str, results: &m
         ),
     };
     results.note(&format!("two_cores_{label}"), text);
-    let drops = two
-        .iter()
-        .flat_map(|worker| worker.pipeline.counters.drops());
-    let full = drops.filter(|(name, _)| *name == Drop::HandoverFull.name());
-    let full: u64 = full.map(|(_, count)| count).sum();
     if full > 0 {
         let text = format!("{full} frames found a ring full");
         results.note(&format!("two_cores_anywhere_{label}"), text);
