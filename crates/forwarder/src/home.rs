@@ -189,7 +189,7 @@ impl Homes {
 
     #[inline(always)]
     fn settle(&self, mixed: u32) -> u32 {
-        (u64::from(mixed) * u64::from(self.workers) >> 32) as u32
+        ((u64::from(mixed) * u64::from(self.workers)) >> 32) as u32
     }
 }
 
