@@ -21,6 +21,7 @@ mod substitutes;
 mod testpmd;
 
 use dpdk::{Environment, Pool};
+use flow::PagesAhead;
 use results::Results;
 use rows::Bench;
 use std::path::PathBuf;
@@ -150,9 +151,15 @@ fn start(arguments: &Arguments, core: usize, other_core: usize) -> Result<Bench,
         true => (3, Duration::from_millis(100)),
         false => (9, Duration::from_millis(250)),
     };
+    let ahead = std::thread::spawn(move || {
+        rows::stay_on(other_core);
+        PagesAhead::start()
+    });
+    let ahead = ahead.join().expect("the core is ours");
     Ok(Bench {
         environment,
         pool,
+        ahead: ahead.map_err(|error| error.to_string())?,
         repetitions,
         round,
         core,

@@ -3,8 +3,7 @@
 //! shared memory what the program under measurement would take.
 
 use crate::clock::median;
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
+use crate::rows::stay_on;
 use std::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Release};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -91,9 +90,7 @@ fn line_time(cores: [usize; 2]) -> Duration {
     thread::scope(|scope| {
         let turns = cores.into_iter().zip([0, 1]).map(|(core, first)| {
             scope.spawn(move || {
-                let mut set = CpuSet::new();
-                set.set(core).expect("the core exists");
-                sched_setaffinity(Pid::from_raw(0), &set).expect("the core is ours");
+                stay_on(core);
                 take_turns(&line.0, first)
             })
         });

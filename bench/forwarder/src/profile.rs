@@ -37,7 +37,7 @@ pub fn run(bench: &Bench, words: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     let mut load = Load::new(&bench.pool);
-    let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
+    let mut subject = Subject::new(bench, MEMORY_LIMIT);
     subject.open(&mut load, 0, flows.max(BURST as u32));
     if words.get(2) == Some(&"new") {
         let (mut next, mut spent, mut opened) = (flows + load.len() as u32, Duration::ZERO, 0);

@@ -2,6 +2,7 @@
 
 use crate::clock::{processor_time, reading_cost};
 use crate::frames::{Draw, Writer};
+use crate::rows::Bench;
 use crate::rules;
 use dpdk::{Mbuf, Pool};
 use forwarder::pipeline::{Output, Pipeline, Settings};
@@ -88,7 +89,7 @@ pub struct Subject {
 
 impl Subject {
     /// One that knows its peer's address and has room for so many connections.
-    pub fn new(pool: &Pool, memory: usize) -> Subject {
+    pub fn new(bench: &Bench, memory: usize) -> Subject {
         let set = rules::set();
         let macs: Vec<MacAddress> = set.ports.iter().map(|_| rules::PORT_MAC).collect();
         let rules = compile(&set, &macs, &mut Registry::default()).expect("the rules are right");
@@ -101,11 +102,12 @@ impl Subject {
         pipeline
             .rules_changed(&Rules::empty(), &rules, 0)
             .expect("there is memory");
+        pipeline.bring_ahead(&bench.ahead);
         let mut subject = Subject {
             rules,
             pipeline,
             out: Output::default(),
-            pool: *pool,
+            pool: bench.pool,
         };
         subject.learn_peer();
         subject

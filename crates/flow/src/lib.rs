@@ -38,6 +38,7 @@
 
 #[cfg(test)]
 mod adversary;
+mod ahead;
 mod bucket;
 mod config;
 pub mod consistent_hash;
@@ -64,6 +65,7 @@ mod timers;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+pub use ahead::PagesAhead;
 pub use config::{Config, ConfigError};
 pub use engine::{HashFunction, Processor, Work};
 pub use entry::{FlowEntry, Found, Hit, Hops, Position};

@@ -12,7 +12,9 @@ use std::fmt;
 use std::fs::File;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
+use crate::ahead::Front;
 use crate::bucket::{Bucket4, Bucket6};
 use crate::description::BUCKETS_AT;
 
@@ -55,6 +57,8 @@ pub(crate) const HUGE: usize = 2 << 20;
 /// Size of a small page.
 pub(crate) const PAGE: usize = 4096;
 
+pub(crate) use backend::Mapping;
+
 /// Types that mapped memory may be viewed as.
 ///
 /// # Safety
@@ -70,9 +74,13 @@ unsafe impl Plain for Bucket6 {}
 pub(crate) struct Memory<B: Plain> {
     base: NonNull<B>,
     capacity: usize,
-    mapping: backend::Mapping,
+    mapping: Arc<Mapping>,
     /// Bytes of buckets that are there for certain; all of them in the process's own memory.
     ensured: usize,
+    /// What asks for pages ahead, if anything does.
+    front: Option<Front>,
+    /// Bytes of buckets that can be written before anything is to be seen to.
+    mark: usize,
     owned: PhantomData<B>,
 }
 
@@ -84,12 +92,14 @@ unsafe impl<B: Plain> Sync for Memory<B> {}
 impl<B: Plain> Memory<B> {
     /// Reserves `bytes`, a multiple of [`PAGE`] (of [`HUGE`] for reserved pages).
     pub(crate) fn reserve(bytes: usize, pages: Pages) -> Result<Self, ReserveError> {
-        let mapping = backend::Mapping::new(bytes, pages)?;
+        let mapping = Mapping::new(bytes, pages)?;
         Ok(Self {
             base: mapping.base().cast(),
             capacity: bytes / size_of::<B>(),
-            mapping,
+            mapping: Arc::new(mapping),
             ensured: bytes,
+            front: None,
+            mark: bytes,
             owned: PhantomData,
         })
     }
@@ -97,12 +107,14 @@ impl<B: Plain> Memory<B> {
     /// Maps `bytes` of buckets, a multiple of [`HUGE`], behind the description in a file, which is not cut. The caller
     /// sees to it that nobody else has the file mapped.
     pub(crate) fn map(file: File, bytes: usize) -> Result<Self, ReserveError> {
-        let mapping = backend::Mapping::of_file(file, bytes)?;
+        let mapping = Mapping::of_file(file, bytes)?;
         Ok(Self {
             base: mapping.base().cast(),
             capacity: bytes / size_of::<B>(),
-            mapping,
+            mapping: Arc::new(mapping),
             ensured: 0,
+            front: None,
+            mark: 0,
             owned: PhantomData,
         })
     }
@@ -118,17 +130,31 @@ impl<B: Plain> Memory<B> {
     #[inline(always)]
     pub(crate) fn ensure(&mut self, buckets: u32) -> bool {
         let bytes = buckets as usize * size_of::<B>();
-        bytes <= self.ensured || self.extend(bytes)
+        bytes <= self.mark || self.pass_mark(bytes)
     }
 
     #[cold]
-    fn extend(&mut self, bytes: usize) -> bool {
-        let bytes = bytes.next_multiple_of(HUGE);
-        if self.mapping.extend(self.ensured, bytes).is_err() {
-            return false;
+    fn pass_mark(&mut self, bytes: usize) -> bool {
+        if bytes > self.ensured {
+            let bytes = bytes.next_multiple_of(HUGE);
+            if self.mapping.extend(self.ensured, bytes).is_err() {
+                return false;
+            }
+            self.ensured = bytes;
         }
-        self.ensured = bytes;
+        self.mark = self.ensured;
+        if let Some(front) = &mut self.front {
+            let usable = self.capacity * size_of::<B>();
+            let next = front.ask(&self.mapping, bytes, usable);
+            self.mark = self.mark.min(next.max(bytes));
+        }
         true
+    }
+
+    /// Has pages brought in ahead from now on.
+    pub(crate) fn bring_ahead(&mut self, front: Front) {
+        self.front = Some(front);
+        self.mark = 0;
     }
 
     /// Notes the number of buckets in the description, for whoever opens the file next.
@@ -176,7 +202,7 @@ impl<B: Plain> Memory<B> {
         if bytes > self.ensured {
             self.mapping.extend(self.ensured, bytes)?;
         }
-        self.mapping.populate(bytes)
+        self.mapping.populate(0, bytes)
     }
 }
 
@@ -206,13 +232,18 @@ mod backend {
     use super::{HUGE, PAGE, Pages, ReserveError};
 
     /// Anonymous private memory of this process, or a file.
-    pub(super) struct Mapping {
+    pub(crate) struct Mapping {
         start: NonNull<libc::c_void>,
         length: usize,
         base: NonNull<u8>,
         usable: usize,
         file: Option<File>,
     }
+
+    // SAFETY: an address range, which can be unmapped, and pages brought in, by any thread.
+    unsafe impl Send for Mapping {}
+    // SAFETY: what a shared one does are system calls that change no contents.
+    unsafe impl Sync for Mapping {}
 
     fn last_error() -> i32 {
         std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
@@ -312,7 +343,7 @@ mod backend {
         }
 
         /// Takes room in the file system for the buckets' bytes `from` to `to`.
-        pub(super) fn extend(&mut self, from: usize, to: usize) -> Result<(), ReserveError> {
+        pub(super) fn extend(&self, from: usize, to: usize) -> Result<(), ReserveError> {
             self.allocate(HUGE + from, to.min(self.usable) - from)
         }
 
@@ -342,11 +373,17 @@ mod backend {
             self.base
         }
 
-        pub(super) fn populate(&mut self, bytes: usize) -> Result<(), ReserveError> {
-            let bytes = bytes.next_multiple_of(PAGE).min(self.usable);
-            // SAFETY: the range lies in the mapping, and populating keeps its contents.
+        /// Brings in the pages of the bytes `from`, a multiple of [`PAGE`], to `to`.
+        pub(crate) fn populate(&self, from: usize, to: usize) -> Result<(), ReserveError> {
+            let to = to.next_multiple_of(PAGE).min(self.usable);
+            let bytes = to.saturating_sub(from);
+            if bytes == 0 {
+                return Ok(());
+            }
+            // SAFETY: the range lies in the mapping, and populating keeps its contents, whoever writes to them meanwhile.
             let failed = unsafe {
-                libc::madvise(self.base.as_ptr().cast(), bytes, libc::MADV_POPULATE_WRITE)
+                let start = self.base.as_ptr().add(from);
+                libc::madvise(start.cast(), bytes, libc::MADV_POPULATE_WRITE)
             };
             match failed {
                 0 => Ok(()),
@@ -375,10 +412,15 @@ mod backend {
     use super::{PAGE, Pages, ReserveError};
 
     /// Memory of the process's allocator.
-    pub(super) struct Mapping {
+    pub(crate) struct Mapping {
         base: NonNull<u8>,
         layout: Layout,
     }
+
+    // SAFETY: an allocation that any thread may free.
+    unsafe impl Send for Mapping {}
+    // SAFETY: a shared one does nothing.
+    unsafe impl Sync for Mapping {}
 
     impl Mapping {
         pub(super) fn new(bytes: usize, _: Pages) -> Result<Self, ReserveError> {
@@ -407,11 +449,11 @@ mod backend {
             None
         }
 
-        pub(super) fn extend(&mut self, _: usize, _: usize) -> Result<(), ReserveError> {
+        pub(super) fn extend(&self, _: usize, _: usize) -> Result<(), ReserveError> {
             Ok(())
         }
 
-        pub(super) fn populate(&mut self, _: usize) -> Result<(), ReserveError> {
+        pub(crate) fn populate(&self, _: usize, _: usize) -> Result<(), ReserveError> {
             Ok(())
         }
     }

@@ -2,6 +2,7 @@
 
 use std::hint::select_unpredictable;
 
+use crate::ahead::{Front, PagesAhead};
 use crate::bucket::{Bucket, Stored};
 use crate::config::{Config, ConfigError};
 use crate::engine::{Engine, Picked, Processor, Task, multiplier};
@@ -324,6 +325,11 @@ impl<K: FlowKey> FlowTable<K> {
     pub fn populate(&mut self, entries: usize) -> Result<(), ReserveError> {
         let buckets = Self::buckets_for(entries).min(self.limit as usize);
         self.memory.populate(buckets * size_of::<K::Bucket>())
+    }
+
+    /// Has a thread bring in the memory that the table grows into, up to 16 MB ahead of what is used, from the next time it grows.
+    pub fn bring_ahead(&mut self, ahead: PagesAhead) {
+        self.memory.bring_ahead(Front::new(ahead));
     }
 
     /// Buckets that hold this many entries comfortably.

@@ -191,6 +191,12 @@ impl<F: Frame> Pipeline<F> {
         self.v4.get(key)
     }
 
+    /// Has a thread bring in the memory that the flow tables grow into.
+    pub fn bring_ahead(&mut self, ahead: &flow::PagesAhead) {
+        self.v4.bring_ahead(ahead.clone());
+        self.v6.bring_ahead(ahead.clone());
+    }
+
     /// Takes one frame that arrived at a port and, where there are several workers, is at home here. `now` is in seconds.
     #[inline]
     pub fn process(&mut self, rules: &Rules, port: usize, frame: F, now: u32, out: &mut Output<F>) {

@@ -14,6 +14,7 @@ use crate::rules::Rules;
 use crate::trace::Trace;
 use crate::worker::{Command, Commands, NewRules, Report, Worker, WorkerEnded};
 use contracts::forwarder as contract;
+use flow::PagesAhead;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
@@ -63,6 +64,7 @@ impl Workers {
             1 => vec![None],
             _ => Handover::among(count)?.into_iter().map(Some).collect(),
         };
+        let ahead = PagesAhead::start()?;
         let (mut all, mut threads) = (Vec::new(), Vec::new());
         for (number, handover) in handovers.drain(..).enumerate() {
             let place = files.map_or(Place::Process, |files| Place::Files(files.clone(), number));
@@ -71,6 +73,7 @@ impl Workers {
             let mut pipeline =
                 Pipeline::with_tables(&share, &none, place, now).map_err(io::Error::other)?;
             pipeline.share(homes, number);
+            pipeline.bring_ahead(&ahead);
             let (worker, commands) = Worker::new(buffers, pipeline, handover)?;
             let core = cores.get(number).copied();
             let thread = thread::Builder::new()

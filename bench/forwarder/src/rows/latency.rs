@@ -22,7 +22,7 @@ const STRETCHES: usize = 1_000;
 /// Measures p50 and p99.
 pub fn measure(bench: &Bench, results: &mut Results) {
     let mut load = Load::new(&bench.pool);
-    let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
+    let mut subject = Subject::new(bench, MEMORY_LIMIT);
     subject.open(&mut load, 0, FLOWS);
     let busy = nanoseconds(&mut load, FLOWS, 1, bench.round, |burst| {
         subject.take(burst)

@@ -9,6 +9,9 @@ pub mod tcp;
 pub mod two_cores;
 
 use dpdk::{Environment, Pool};
+use flow::PagesAhead;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 use std::time::Duration;
 
 /// What every row is measured with.
@@ -25,6 +28,8 @@ pub struct Bench {
     pub core: usize,
     /// Another core, for whatever drives the measurement.
     pub other_core: usize,
+    /// What brings in the memory that flow tables grow into, on the other core.
+    pub ahead: PagesAhead,
     /// Whether the rows of 30 million connections are measured.
     pub large: bool,
     /// The forwarder's program.
@@ -44,4 +49,11 @@ pub fn resident_bytes() -> usize {
         .and_then(|pages| pages.parse::<usize>().ok())
         .unwrap_or(0)
         * 4096
+}
+
+/// Binds this thread to a core.
+pub fn stay_on(core: usize) {
+    let mut set = CpuSet::new();
+    set.set(core).expect("the core exists");
+    sched_setaffinity(Pid::from_raw(0), &set).expect("the core is ours");
 }

@@ -32,7 +32,7 @@ const CAPTURE_ONE: usize = 5;
 /// Measures each of them in turns.
 pub fn measure(bench: &Bench, results: &mut Results) {
     let mut load = Load::new(&bench.pool);
-    let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
+    let mut subject = Subject::new(bench, MEMORY_LIMIT);
     subject.open(&mut load, 0, FLOWS);
     let mut ns = [const { Vec::new() }; 6];
     let (mut timer, mut latency) = (Timer::new(), Latency::default());

@@ -13,7 +13,7 @@ use std::hint::black_box;
 pub fn in_process(bench: &Bench, results: &mut Results) {
     const FLOWS: u32 = 50;
     let mut load = Load::new(&bench.pool);
-    let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
+    let mut subject = Subject::new(bench, MEMORY_LIMIT);
     subject.open(&mut load, 0, FLOWS);
     let mut bridge = Bridge::new(&[PORT_MAC], WAN_PORT);
     let hops = substitutes::hops(&subject.rules);

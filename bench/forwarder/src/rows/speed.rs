@@ -36,7 +36,7 @@ pub fn measure(bench: &Bench, testpmd: &mut Option<Testpmd>, results: &mut Resul
 
 /// A pipeline with the same connections in `rte_hash`, and what says whether it notes packets of each in an entry of its own.
 fn peer(bench: &Bench, load: &mut Load, flows: u32) -> (Subject, Arc<AtomicBool>) {
-    let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
+    let mut subject = Subject::new(bench, MEMORY_LIMIT);
     subject.open(load, 0, flows);
     let mut hash = RteHash::new(&bench.environment, (flows + flows / 8).max(1024));
     let writer = Writer::new(rules::VNF_EGRESS_MAC, rules::PORT_MAC);
@@ -59,7 +59,7 @@ fn measure_size(
 ) {
     let mut load = Load::new(&bench.pool);
     let before = resident_bytes();
-    let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
+    let mut subject = Subject::new(bench, MEMORY_LIMIT);
     subject.open(&mut load, 0, flows.max(BURST as u32));
     let resident = resident_bytes() - before;
     let mut peer = (flows >= 512_000).then(|| peer(bench, &mut load, flows));
@@ -143,7 +143,7 @@ fn new_flows(bench: &Bench, subject: &mut Subject, load: &mut Load, flows: u32) 
 /// New connections beside a million.
 pub fn new_flows_1m(bench: &Bench, results: &mut Results) {
     let mut load = Load::new(&bench.pool);
-    let mut subject = Subject::new(&bench.pool, MEMORY_LIMIT);
+    let mut subject = Subject::new(bench, MEMORY_LIMIT);
     subject.open(&mut load, 0, 1_000_000);
     let rate = new_flows(bench, &mut subject, &mut load, 1_000_000);
     results.figure("new_flows_1m", rate, "M/s");

@@ -6,7 +6,7 @@
 //! forwarder's code, rings included; making frames does not count. Rates are those of the middle stretch of 512 frames, and of these the
 //! medians of rounds in turns.
 
-use super::Bench;
+use super::{Bench, stay_on};
 use crate::clock::{median, processor_time, reading_cost};
 use crate::frames::{Draw, Writer};
 use crate::results::{Better, Results};
@@ -18,8 +18,6 @@ use forwarder::home::Homes;
 use forwarder::pipeline::{Output, Pipeline, Settings};
 use forwarder::registry::Registry;
 use forwarder::rules::{Rules, compile};
-use nix::sched::{CpuSet, sched_setaffinity};
-use nix::unistd::Pid;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Barrier};
 use std::thread::{self, Scope};
@@ -238,9 +236,7 @@ impl Team {
             let (order, orders) = mpsc::channel::<Order>();
             let (done, results) = mpsc::channel();
             scope.spawn(move || {
-                let mut set = CpuSet::new();
-                set.set(core).expect("the core exists");
-                sched_setaffinity(Pid::from_raw(0), &set).expect("the core is ours");
+                stay_on(core);
                 let mut worker = self.worker(place);
                 done.send((0.0, 0)).expect("somebody waits");
                 for Order {
