@@ -4,8 +4,10 @@
 //! An input is a platform, a site, and frames. Frames go over the rings that workers have in threads:
 //!
 //! ```text
-//! platform 1 │ site 1 │ port 1 │ worker and segment size 1 │ length 2 │ bytes … │ port 1 │ …
+//! platform 1 │ site 1 │ port 1 │ worker, burst and segment size 1 │ length 2 │ bytes … │ port 1 │ …
 //! ```
+//!
+//! A frame may wait for others that arrive at the same port and worker, to be of one burst with them.
 
 use crate::pipeline_checks::{port_mac, rule_set};
 use flow::{FlowKey, Ipv4Key};
@@ -38,10 +40,13 @@ pub fn run(input: &[u8]) {
         workers.take(usize::from(*port), *how, bytes);
         rest = after;
     }
+    workers.process();
     workers.check_homes();
 }
 
 struct Workers {
+    /// A burst that is not complete: port, worker, frames.
+    burst: (usize, usize, Vec<HeapFrame>),
     rules: Rules,
     homes: Homes,
     pipelines: Vec<Pipeline<HeapFrame>>,
@@ -80,6 +85,7 @@ impl Workers {
             handover.rules_changed(&ports);
         }
         Workers {
+            burst: (0, 0, Vec::new()),
             rules,
             homes,
             pipelines,
@@ -90,7 +96,21 @@ impl Workers {
     fn take(&mut self, port: usize, how: u8, bytes: &[u8]) {
         let port = port % (self.rules.ports.len() + 1);
         let (receiver, size) = (usize::from(how) % WORKERS, u16::from(how / 8) * 64);
-        let mut frames = vec![HeapFrame::of_segments(bytes, size)];
+        let (port_before, receiver_before, _) = self.burst;
+        if (port, receiver) != (port_before, receiver_before) {
+            self.process();
+        }
+        (self.burst.0, self.burst.1) = (port, receiver);
+        self.burst.2.push(HeapFrame::of_segments(bytes, size));
+        let waits = how % 8 >= 4;
+        if !waits {
+            self.process();
+        }
+    }
+
+    fn process(&mut self) {
+        let (port, receiver, ref mut frames) = self.burst;
+        let mut frames = std::mem::take(frames);
         let mut out = Output::default();
         self.pipelines[receiver].process_burst(&self.rules, port, &mut frames, 1, &mut out);
         assert!(frames.is_empty(), "every frame is taken");
