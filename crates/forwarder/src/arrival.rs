@@ -408,8 +408,10 @@ impl<F: Frame> Pipeline<F> {
                 }
                 return Ok((place, direction));
             }
-            // The path is gone from the rules, or the ports are used again: the connection begins anew.
-            self.forget(key);
+            // The path is gone from the rules, or the ports are used again: the connection begins anew, with a packet of its own.
+            if !is_error {
+                self.forget(key);
+            }
         }
         let classified = edge
             .classifiers

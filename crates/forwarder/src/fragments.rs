@@ -63,15 +63,14 @@ struct Share {
 }
 
 impl Share {
-    /// Removes the oldest; whether there was one.
-    fn forget_oldest(&mut self) -> bool {
-        let oldest = self.order.pop_front();
-        oldest.is_some_and(|(name, _)| self.records.remove(&name).is_some())
+    /// Removes the oldest, if there is one; returns which that was.
+    fn forget_oldest(&mut self) -> Option<Name> {
+        let (name, _) = self.order.pop_front()?;
+        self.records.remove(&name).map(|_| name)
     }
 
-    /// Removes what is too old; returns how many.
-    fn forget_old(&mut self, now: u32) -> usize {
-        let before = self.records.len();
+    /// Removes what is too old, and names it.
+    fn forget_old(&mut self, now: u32, mut gone: impl FnMut(Name)) {
         let is_old = |seen: u32| now.wrapping_sub(seen) > LIFETIME;
         while let Some(&(name, noted)) = self.order.front().filter(|(_, noted)| is_old(*noted)) {
             self.order.pop_front();
@@ -80,11 +79,12 @@ impl Share {
                     self.order.push_back((name, seen));
                 }
                 _ => {
-                    self.records.remove(&name);
+                    if self.records.remove(&name).is_some() {
+                        gone(name);
+                    }
                 }
             }
         }
-        before - self.records.len()
     }
 }
 
@@ -92,6 +92,8 @@ impl Share {
 #[derive(Debug)]
 pub struct Fragments<P = PlaceId> {
     shares: HashMap<P, Share>,
+    /// The place where a packet was noted last.
+    newest: HashMap<Name, P>,
     count: usize,
     pushed_out: u64,
 }
@@ -100,6 +102,7 @@ impl<P> Default for Fragments<P> {
     fn default() -> Self {
         Fragments {
             shares: HashMap::default(),
+            newest: HashMap::default(),
             count: 0,
             pushed_out: 0,
         }
@@ -159,18 +162,20 @@ impl<P: Copy + Eq + Hash> Fragments<P> {
         now: u32,
     ) {
         let name = Name::of(tuple, identification);
+        self.newest.insert(name, place);
         let share = self.shares.entry(place).or_default();
         if let Some(record) = share.records.get_mut(&name) {
             *record = (shown, now);
             return;
         }
-        if share.records.len() >= SHARE && share.forget_oldest() {
-            self.count -= 1;
-            self.pushed_out += 1;
-        }
+        let pushed_out = match share.records.len() >= SHARE {
+            true => share.forget_oldest(),
+            false => None,
+        };
         share.records.insert(name, (shown, now));
         share.order.push_back((name, now));
         self.count += 1;
+        self.note_pushed_out(place, pushed_out);
         if self.count > LIMIT {
             self.push_out();
         }
@@ -179,12 +184,33 @@ impl<P: Copy + Eq + Hash> Fragments<P> {
     /// Forgets the oldest of the place that has most.
     #[cold]
     fn push_out(&mut self) {
-        let shares = self.shares.values_mut();
-        let largest = shares.max_by_key(|share| share.records.len());
-        if largest.is_some_and(Share::forget_oldest) {
+        let shares = self.shares.iter_mut();
+        let largest = shares.max_by_key(|(_, share)| share.records.len());
+        if let Some((&place, share)) = largest {
+            let pushed_out = share.forget_oldest();
+            self.note_pushed_out(place, pushed_out);
+        }
+    }
+
+    fn note_pushed_out(&mut self, place: P, name: Option<Name>) {
+        if let Some(name) = name {
             self.count -= 1;
             self.pushed_out += 1;
+            forget_place(&mut self.newest, name, place);
         }
+    }
+
+    /// What the first fragment of a packet showed at the place where one of that name was noted last, which may be any. It may be of another
+    /// packet, of somebody else.
+    #[cold]
+    pub(crate) fn anywhere(
+        &self,
+        tuple: &FiveTuple,
+        identification: u32,
+        now: u32,
+    ) -> Option<Shown> {
+        let &place = self.newest.get(&Name::of(tuple, identification))?;
+        self.recall(place, tuple, identification, now)
     }
 
     fn recall(&self, place: P, tuple: &FiveTuple, identification: u32, now: u32) -> Option<Shown> {
@@ -195,9 +221,12 @@ impl<P: Copy + Eq + Hash> Fragments<P> {
 
     /// Forgets what is too old; `now` is in seconds.
     pub fn forget_old(&mut self, now: u32) {
-        let count = &mut self.count;
-        self.shares.retain(|_, share| {
-            *count -= share.forget_old(now);
+        let (count, newest) = (&mut self.count, &mut self.newest);
+        self.shares.retain(|&place, share| {
+            share.forget_old(now, |name| {
+                *count -= 1;
+                forget_place(newest, name, place);
+            });
             !share.records.is_empty()
         });
     }
@@ -205,6 +234,13 @@ impl<P: Copy + Eq + Hash> Fragments<P> {
     /// How many were forgotten before their time since this was last asked.
     pub fn take_pushed_out(&mut self) -> u64 {
         std::mem::take(&mut self.pushed_out)
+    }
+}
+
+/// Forgets that a packet was noted last at a place, if it was.
+fn forget_place<P: Copy + Eq>(newest: &mut HashMap<Name, P>, name: Name, place: P) {
+    if newest.get(&name) == Some(&place) {
+        newest.remove(&name);
     }
 }
 
@@ -291,6 +327,34 @@ mod tests {
         assert!(knows(&fragments, 1, 7, 20 + LIFETIME));
         fragments.forget_old(21 + LIFETIME);
         assert_eq!((fragments.count, fragments.shares.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_packet_is_found_where_it_was_noted_last_and_nothing_stays_of_it() {
+        let mut fragments = Fragments::default();
+        let anywhere = |fragments: &Fragments<u32>, number: u32| {
+            let (tuple, shown) = first(number);
+            let found = fragments.anywhere(&tuple, number, 0);
+            assert!(found.is_none_or(|found| found == shown));
+            found.is_some()
+        };
+        remember(&mut fragments, 1, 0, 0);
+        remember(&mut fragments, 2, 0, 0);
+        for number in 1..=SHARE as u32 {
+            remember(&mut fragments, 1, number, 0);
+        }
+        assert!(!knows(&fragments, 1, 0, 0) && anywhere(&fragments, 0));
+        remember(&mut fragments, 1, 0, 0);
+        assert!(!anywhere(&fragments, 1) && anywhere(&fragments, 2));
+        for place in 100..100 + 2 * (LIMIT / SHARE) as u32 {
+            for number in 0..SHARE as u32 {
+                remember(&mut fragments, place, 10_000 * place + number, 0);
+            }
+        }
+        assert_eq!(fragments.count, LIMIT);
+        assert!(fragments.newest.len() <= LIMIT);
+        fragments.forget_old(LIFETIME + 1);
+        assert_eq!((fragments.count, fragments.newest.len()), (0, 0));
     }
 
     #[test]

@@ -271,9 +271,14 @@ impl<F: Frame> Pipeline<F> {
                 return Some((meeting, Errand::Join));
             }
         }
+        let shown = sharing.fragments.connection(place, &ip, now);
+        let shown = shown.or_else(|| {
+            // An error comes back by another place of the path than the packet it quotes, and homes do not depend on places.
+            let identification = ip.quoted_fragment?;
+            sharing.fragments.anywhere(&ip.quoted?, identification, now)
+        });
         // Where the first fragment is not known there is nobody who knows more.
-        let shown = sharing.fragments.connection(place, &ip, now)?;
-        let home = homes.of(&shown.tuple);
+        let home = homes.of(&shown?.tuple);
         (home != own).then_some((home, Errand::Steer))
     }
 

@@ -105,17 +105,22 @@ fn check<K: FlowKey>(
     total
 }
 
+/// Whether too few sequences run for all that they are made for.
+fn are_few() -> bool {
+    cfg!(miri) || std::env::var("FLOW_SEED").is_ok()
+}
+
 /// What the sequences are made for did happen.
 fn assert_full(total: Counters) {
     assert!(
-        cfg!(miri) || (total.full > 400 && total.displaced > 1000 && total.expired > 1000),
+        are_few() || (total.full > 400 && total.displaced > 1000 && total.expired > 1000),
         "{total:?}"
     );
 }
 
 fn assert_grown(total: Counters) {
     assert!(
-        cfg!(miri) || (total.splits > 20_000 && total.displaced > 1000 && total.expired > 1000),
+        are_few() || (total.splits > 20_000 && total.displaced > 1000 && total.expired > 1000),
         "{total:?}"
     );
 }

@@ -86,7 +86,13 @@ fn fragments_behind_extension_headers_follow_the_first() {
 
 #[test]
 fn an_error_that_quotes_a_later_fragment_follows_its_connection() {
-    let mut network = Network::new(plan());
+    for workers in [1, 2, 3, 5] {
+        errors_that_quote_later_fragments(workers);
+    }
+}
+
+fn errors_that_quote_later_fragments(workers: usize) {
+    let mut network = Network::with_workers(plan(), workers, 7);
     let chain = network.plan.chains[0].clone();
     for number in 0..40 {
         for (about, v6) in [
@@ -105,7 +111,11 @@ fn an_error_that_quotes_a_later_fragment_follows_its_connection() {
             let quoted = unreachable_about_part(&about, &part(false));
             let left = network.send(&chain.egress, &quoted);
             let left = only(left, &network);
-            assert_eq!(names(&left.visits), [&instance], "{about}");
+            assert_eq!(
+                names(&left.visits),
+                [&instance],
+                "{about}, {workers} workers"
+            );
             assert_eq!(left.edge, edge_port(&chain.ingress));
         }
     }
@@ -118,6 +128,23 @@ fn an_error_that_quotes_a_later_fragment_follows_its_connection() {
         network.drops(),
         BTreeMap::from([("fragment_without_first", 1)])
     );
+}
+
+#[test]
+fn an_error_leaves_the_entry_of_a_connection_whose_path_is_gone() {
+    let mut network = Network::new(plan());
+    let chain = network.plan.chains[0].clone();
+    let about = connection_v4(1);
+    passed(&mut network, &chain, &about);
+    let site = chain.ingress.site;
+    // Another chain has the edges now.
+    network.change(|plan| plan.chains[0].label += 2);
+    let entries = |network: &mut Network| network.nodes[site].flows(network.now).0.len();
+    let before = entries(&mut network);
+    assert!(before > 0, "the entries are still there");
+    let error = unreachable(&packet(&about.reversed(), 0, 60));
+    network.send(&chain.ingress, &error);
+    assert_eq!(entries(&mut network), before, "{:?}", network.drops());
 }
 
 /// [`unreachable`] about a later fragment, which shows no protocol.
