@@ -95,8 +95,8 @@ impl Burst {
     /// Reads the plain packets among some frames, and has their entries come from memory meanwhile. Where frames are
     /// shared among workers, those at home elsewhere are left out: what is known is of the others alone.
     ///
-    /// Mostly there are none: the card has dealt packets out as this does, or sends each connection to one worker. So packets are read as by
-    /// a lone worker first, and their homes are worked out when all are; where some are at home elsewhere, they are read again.
+    /// A burst of one connection, or one that was dealt out by homes, has none of others. So packets are read as by a lone worker first, and their
+    /// homes are worked out when all are; where some are at home elsewhere, they are read again, and the next bursts at once in that way.
     #[inline(always)]
     fn read<F: Frame, const SHARED: bool>(
         &mut self,
