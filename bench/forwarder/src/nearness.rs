@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// A line takes less from one processor to the other when they share a cache.
 const NEAR: Duration = Duration::from_nanos(100);
-/// How long a row waits, all in all, for that.
-const PATIENCE: Duration = Duration::from_secs(45);
+/// How long after its beginning a row still waits for that, and leaves rounds out.
+const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Times a line goes to and fro for one look, and looks of which the median counts.
 const TURNS: u32 = 4_000;
@@ -24,9 +24,12 @@ struct Line(AtomicU32);
 /// Sorts out rounds in which the processors were not near.
 pub struct Nearness {
     cores: [usize; 2],
-    waited: Duration,
+    /// From then on every round counts, so that a row ends.
+    until: Instant,
     rounds: usize,
     near: usize,
+    /// Rounds that count although the processors were not near.
+    apart: usize,
 }
 
 impl Nearness {
@@ -34,50 +37,51 @@ impl Nearness {
     pub fn new(core: usize, other_core: usize) -> Nearness {
         Nearness {
             cores: [core, other_core],
-            waited: Duration::ZERO,
+            until: Instant::now() + PATIENCE,
             rounds: 0,
             near: 0,
+            apart: 0,
         }
     }
 
     /// Waits until the processors are near, or patience is at its end. Nobody else may use them meanwhile.
-    pub fn wait(&mut self) {
-        let start = Instant::now();
-        while self.waited + start.elapsed() < PATIENCE && !self.is_near() {
+    pub fn wait(&self) {
+        while Instant::now() < self.until && !self.are_near() {
             thread::sleep(PAUSE);
         }
-        self.waited += start.elapsed();
     }
 
-    /// To be called after each round: whether it counts. Once patience is at its end every round does.
+    /// To be called after each round: whether it counts.
     pub fn counts(&mut self) -> bool {
         self.rounds += 1;
-        let near = self.is_near();
+        let near = self.are_near();
+        let counts = near || Instant::now() >= self.until;
         self.near += usize::from(near);
-        near || self.waited >= PATIENCE
+        self.apart += usize::from(counts && !near);
+        counts
     }
 
     /// What is to be said of the rounds.
     pub fn note(&self) -> String {
-        let Nearness { rounds, near, .. } = self;
-        match self.waited < PATIENCE {
-            true => format!(
+        let Nearness {
+            rounds,
+            near,
+            apart,
+            ..
+        } = self;
+        match apart {
+            0 => format!(
                 "the {near} of {rounds} rounds count after which both processors shared a cache"
             ),
-            false => format!(
-                "only after {near} of {rounds} rounds both processors shared a cache, so that others count too: the generator may be what limits"
+            _ => format!(
+                "only after {near} of {rounds} rounds both processors shared a cache, so that {apart} others count too: the generator may be what limits"
             ),
         }
     }
 
-    fn is_near(&mut self) -> bool {
-        let start = Instant::now();
+    fn are_near(&self) -> bool {
         let looks = (0..LOOKS).map(|_| line_time(self.cores).as_secs_f64());
-        let is_near = median(looks.collect()) < NEAR.as_secs_f64();
-        if !is_near {
-            self.waited += start.elapsed();
-        }
-        is_near
+        median(looks.collect()) < NEAR.as_secs_f64()
     }
 }
 

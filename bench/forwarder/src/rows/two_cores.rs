@@ -296,7 +296,7 @@ impl Team {
     }
 }
 
-/// Measures both sizes; the figures without one are of the smaller.
+/// Measures both sizes.
 pub fn measure(bench: &Bench, results: &mut Results) {
     if bench.core == bench.other_core {
         results.leave_out("two_cores", "two workers need two processors");

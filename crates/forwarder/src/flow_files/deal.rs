@@ -157,6 +157,12 @@ mod tests {
         (files, all)
     }
 
+    fn insert(table: &mut Ipv4Table, number: u32) {
+        let seen = flow::Direction::Forward;
+        let inserted = table.insert(&key(number), hops(number), state::SYN, seen, 7);
+        assert!(matches!(inserted, Insertion::New(_)));
+    }
+
     #[test]
     fn entries_follow_their_homes_when_the_number_of_workers_changes() {
         let name = format!("switchboard-deal-{}", std::process::id());
@@ -164,9 +170,7 @@ mod tests {
         let (files, mut tables) = open(&directory, 1, 1);
         files.keep_names(&Default::default()).unwrap();
         for number in 0..COUNT {
-            let seen = flow::Direction::Forward;
-            let inserted = tables[0].insert(&key(number), hops(number), state::SYN, seen, 7);
-            assert!(matches!(inserted, Insertion::New(_)));
+            insert(&mut tables[0], number);
         }
         drop((files, tables));
         // The same number twice: the key stays, whatever secret the process has.
@@ -201,10 +205,7 @@ mod tests {
         files.keep_names(&Default::default()).unwrap();
         for number in 0..COUNT {
             // As a function may have had it that is no more.
-            let home = (number / 3 % 2) as usize;
-            let seen = flow::Direction::Forward;
-            let inserted = tables[home].insert(&key(number), hops(number), state::SYN, seen, 7);
-            assert!(matches!(inserted, Insertion::New(_)));
+            insert(&mut tables[(number / 3 % 2) as usize], number);
         }
         let key_before = files.key();
         let before = Crew {

@@ -42,6 +42,31 @@ fn sent(mut out: Output<HeapFrame>) -> Vec<Vec<Vec<u8>>> {
     out.ports.into_iter().map(bytes).collect()
 }
 
+/// What the first forwarder makes of frames that arrive at a port.
+fn one_by_one<'a>(
+    network: &mut Network,
+    port: usize,
+    frames: impl IntoIterator<Item = &'a Vec<u8>>,
+) -> Output<HeapFrame> {
+    let (node, mut out) = (&mut network.nodes[0], Output::default());
+    for frame in frames {
+        let frame = HeapFrame::new(frame);
+        node.pipeline
+            .process(&node.rules, port, frame, 1000, &mut out);
+    }
+    out
+}
+
+/// The same of all of them in one burst.
+fn together(network: &mut Network, port: usize, frames: &[Vec<u8>]) -> Output<HeapFrame> {
+    let (node, mut out) = (&mut network.nodes[0], Output::default());
+    let mut burst: Vec<HeapFrame> = frames.iter().map(|frame| HeapFrame::new(frame)).collect();
+    node.pipeline
+        .process_burst(&node.rules, port, &mut burst, 1000, &mut out);
+    assert!(burst.is_empty());
+    out
+}
+
 fn network() -> Network {
     let vnfs = vec![vec![
         instance(0, "a", 100),
@@ -63,20 +88,8 @@ fn bursts_and_single_packets_come_to_the_same() {
             let frames: Vec<Vec<u8>> = (0..draw.below(150))
                 .map(|_| drawn_frame(&mut draw))
                 .collect();
-            let mut one_by_one = Output::default();
-            let node = &mut single.nodes[0];
-            for frame in &frames {
-                let frame = HeapFrame::new(frame);
-                node.pipeline
-                    .process(&node.rules, port, frame, 1000, &mut one_by_one);
-            }
-            let mut together = Output::default();
-            let node = &mut bursts.nodes[0];
-            let mut burst: Vec<HeapFrame> =
-                frames.iter().map(|frame| HeapFrame::new(frame)).collect();
-            node.pipeline
-                .process_burst(&node.rules, port, &mut burst, 1000, &mut together);
-            assert!(burst.is_empty());
+            let one_by_one = one_by_one(&mut single, port, &frames);
+            let together = together(&mut bursts, port, &frames);
             assert_eq!(sent(one_by_one), sent(together), "seed {seed}");
         }
         assert_eq!(single.drops(), bursts.drops());
@@ -98,25 +111,15 @@ fn one_of_two_workers_does_with_its_own_what_a_lone_one_does_whoever_else_s_are_
         shared.nodes[0].pipeline.share(homes, 0);
         let mut handed_over = 0;
         for number in 0..120 {
-            // A card deals them out right, and does not for a while.
+            // They are dealt out by homes, and for a while they are not.
             let dealt_out = number % 40 < 30;
             let frames: Vec<Vec<u8>> = (0..draw.below(100))
                 .map(|_| whole_frame(&mut draw))
                 .filter(|frame| !dealt_out || home(frame) == 0)
                 .collect();
-            let mut alone = Output::default();
-            let node = &mut lone.nodes[0];
-            for frame in frames.iter().filter(|frame| home(frame) == 0) {
-                let frame = HeapFrame::new(frame);
-                node.pipeline
-                    .process(&node.rules, port, frame, 1000, &mut alone);
-            }
-            let mut together = Output::default();
-            let node = &mut shared.nodes[0];
-            let mut burst: Vec<HeapFrame> =
-                frames.iter().map(|frame| HeapFrame::new(frame)).collect();
-            node.pipeline
-                .process_burst(&node.rules, port, &mut burst, 1000, &mut together);
+            let own = frames.iter().filter(|frame| home(frame) == 0);
+            let alone = one_by_one(&mut lone, port, own);
+            let mut together = together(&mut shared, port, &frames);
             let mut away = Vec::new();
             for batch in together.away.drain() {
                 assert_eq!(
