@@ -18,6 +18,8 @@ unsafe extern "C" {
         port: *mut u16,
     ) -> c_int;
     fn sb_port_close(port: u16) -> c_int;
+    fn sb_port_spreading(port: u16, key_length: *mut u16, entries: *mut u16) -> c_int;
+    fn sb_port_spread_by(port: u16, key: *mut u8, queues: *const u16) -> c_int;
     fn sb_port_missed(port: u16) -> u64;
     fn sb_port_carrier(port: u16) -> c_int;
     fn sb_port_mac(port: u16, mac: *mut u8) -> c_int;
@@ -32,7 +34,16 @@ pub struct Port {
     mac: [u8; 6],
 }
 
-/// Why a port did not open.
+/// How a device spreads packets over its queues (receive side scaling).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spreading {
+    /// Bytes of its hash's key.
+    pub key_length: usize,
+    /// Entries of its indirection table, which the lowest bits of the hash choose from.
+    pub entries: usize,
+}
+
+/// Why a port did not open, or does not do as it was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PortError {
     /// The device's arguments.
@@ -122,6 +133,42 @@ impl Port {
     /// The device's Ethernet address.
     pub fn mac(&self) -> [u8; 6] {
         self.mac
+    }
+
+    /// How a device of several queues spreads packets; nothing where it cannot be told to do it otherwise.
+    pub fn spreading(&self) -> Option<Spreading> {
+        let (mut key_length, mut entries) = (0, 0);
+        // SAFETY: the port is open, and both numbers outlive the call.
+        let result =
+            unsafe { sb_port_spreading(self.number, &raw mut key_length, &raw mut entries) };
+        (result == 0).then(|| Spreading {
+            key_length: key_length.into(),
+            entries: entries.into(),
+        })
+    }
+
+    /// Has the device spread packets by a Toeplitz hash of their outer addresses and ports with a key, to the queues that a table names by the
+    /// lowest bits of the hash; both as long as [`Port::spreading`] says.
+    ///
+    /// # Errors
+    /// They are of other lengths, or the device refuses; it may have the table then, and the old key.
+    pub fn spread_by(&self, mut key: Vec<u8>, queues: &[u16]) -> Result<(), PortError> {
+        let failed = |number| PortError {
+            devargs: format!("port {}", self.number),
+            number,
+        };
+        let given = Spreading {
+            key_length: key.len(),
+            entries: queues.len(),
+        };
+        if self.spreading() != Some(given) {
+            return Err(failed(22));
+        }
+        // SAFETY: the port is open, and key and table are as long as the device's.
+        match unsafe { sb_port_spread_by(self.number, key.as_mut_ptr(), queues.as_ptr()) } {
+            0 => Ok(()),
+            result => Err(failed(-result)),
+        }
     }
 
     /// Whether the device has a link, such as a cable with somebody at its other end; true where it cannot tell.

@@ -116,6 +116,51 @@ static uint16_t spread(uint16_t port, uint16_t queues, struct rte_eth_conf *conf
 	return RTE_MIN(queues, limit);
 }
 
+/* How a port that spreads packets may be told to do so by UDP's source port alone: the length of its key in bytes, and the
+ * entries of its indirection table; -ENOTSUP when it may not. */
+int sb_port_spreading(uint16_t port, uint16_t *key_length, uint16_t *entries) {
+	struct rte_eth_dev_info info;
+	int error = rte_eth_dev_info_get(port, &info);
+
+	if (error)
+		return error;
+	if ((info.flow_type_rss_offloads & (RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP)) == 0 || info.reta_size == 0)
+		return -ENOTSUP;
+	*key_length = info.hash_key_size ? info.hash_key_size : 40;
+	*entries = info.reta_size;
+	return *key_length > KEY_LIMIT ? -ENOTSUP : 0;
+}
+
+/* Has a port spread packets by a key of sb_port_spreading's length, to the queues that a table of its entries names. */
+int sb_port_spread_by(uint16_t port, uint8_t *key, const uint16_t *queues) {
+	struct rte_eth_rss_reta_entry64 table[RTE_ETH_RSS_RETA_SIZE_512 / RTE_ETH_RETA_GROUP_SIZE];
+	struct rte_eth_rss_conf hash;
+	struct rte_eth_dev_info info;
+	uint16_t key_length, entries, entry;
+	int error = sb_port_spreading(port, &key_length, &entries);
+
+	if (error)
+		return error;
+	if (entries > RTE_ETH_RSS_RETA_SIZE_512)
+		return -ENOTSUP;
+	error = rte_eth_dev_info_get(port, &info);
+	if (error)
+		return error;
+	memset(table, 0, sizeof(table));
+	for (entry = 0; entry < entries; entry++) {
+		table[entry / RTE_ETH_RETA_GROUP_SIZE].mask |= 1ULL << (entry % RTE_ETH_RETA_GROUP_SIZE);
+		table[entry / RTE_ETH_RETA_GROUP_SIZE].reta[entry % RTE_ETH_RETA_GROUP_SIZE] = queues[entry];
+	}
+	error = rte_eth_dev_rss_reta_update(port, table, entries);
+	if (error)
+		return error;
+	memset(&hash, 0, sizeof(hash));
+	hash.rss_key = key;
+	hash.rss_key_len = key_length;
+	hash.rss_hf = info.flow_type_rss_offloads & SPREAD_BY;
+	return rte_eth_dev_rss_hash_update(port, &hash);
+}
+
 static int start(uint16_t port, struct rte_mempool *pool, uint16_t queues, uint16_t descriptors,
 		 const struct rte_eth_conf *configuration) {
 	uint16_t receive = descriptors, transmit = descriptors;

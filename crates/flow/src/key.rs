@@ -164,16 +164,6 @@ impl Ipv4Key {
         }
     }
 
-    /// Source and destination, each its address with its port behind it.
-    #[inline(always)]
-    pub const fn ends(&self) -> [u64; 2] {
-        let (source, destination) = (self.addresses >> 32, self.addresses & 0xffff_ffff);
-        [
-            source << 16 | self.head & 0xffff,
-            destination << 16 | self.head >> 16 & 0xffff,
-        ]
-    }
-
     /// Source and destination address, the source above.
     #[inline(always)]
     pub const fn both_addresses(&self) -> u64 {

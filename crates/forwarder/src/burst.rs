@@ -112,8 +112,8 @@ impl Burst {
         self.v4.stages.look(&pipeline.v4);
         self.v6.stages.look(&pipeline.v6);
         // Meanwhile second buckets come from memory.
-        self.v4.stages.work_out_ports();
-        self.v6.stages.work_out_ports();
+        self.v4.stages.work_out_ports(&rules.entropy);
+        self.v6.stages.work_out_ports(&rules.entropy);
         self.v4.stages.look_again(&pipeline.v4);
         self.v6.stages.look_again(&pipeline.v6);
         let trace = pipeline.trace.as_ref();

@@ -4,6 +4,7 @@ use crate::buffers::Buffers;
 use crate::clock;
 use crate::exchange::{self, Imported};
 use crate::flow_files::FlowFiles;
+use crate::home::Homes;
 use crate::latency::Latency;
 use crate::pipeline::Settings;
 use crate::ports::{Change, Ports};
@@ -42,10 +43,20 @@ pub struct Control {
     incarnation: u64,
     workers: Workers,
     threads: Threads,
+    home_keys: HomeKeys,
     /// Decisions that the trace under way wants.
     trace_limit: usize,
     /// The worker that a walk over all flow entries is at, and whether it begins there.
     export_at: Option<(usize, bool)>,
+}
+
+/// What homes are made of.
+struct HomeKeys {
+    key: [u8; 16],
+    /// What the next process is to make them of, if it is another one.
+    next_key: Option<[u8; 16]>,
+    /// Whether connections may have homes already.
+    is_settled: bool,
 }
 
 /// Who and where a forwarder is.
@@ -90,6 +101,13 @@ impl Control {
         };
         let crew = (identity.workers, identity.cores.as_slice());
         let (workers, threads) = Workers::start(crew, buffers, settings, files.as_ref())?;
+        let home_keys = HomeKeys {
+            key: files
+                .as_ref()
+                .map_or(settings.hash_key, |files| files.key()),
+            next_key: None,
+            is_settled: files.as_ref().is_some_and(|files| !files.is_fresh()),
+        };
         Ok(Control {
             site: identity.site,
             forwarder: identity.forwarder,
@@ -104,6 +122,7 @@ impl Control {
             incarnation: unix_time().as_nanos() as u64,
             workers,
             threads,
+            home_keys,
             trace_limit: 0,
             export_at: None,
         })
@@ -164,14 +183,19 @@ impl Control {
         let rules =
             rules::compile(&set, &macs, &mut self.registry).map_err(|error| error.to_string())?;
         self.keep_names()?;
+        let homes = self.settle_homes(rules.selection_seed)?;
+        self.ports
+            .deal(homes.as_ref().unwrap_or(self.workers.homes()), &rules);
         let rules = Arc::new(rules);
         let (closing, closing_ports): (Vec<_>, Vec<_>) = change.closing.into_iter().unzip();
         let given_up = self.workers.change(workers::Change {
             rules: rules.clone(),
+            homes,
             ports: self.ports.workers(&set.ports),
             opened: change.opened,
             closing,
         })?;
+        self.home_keys.is_settled = true;
         drop(given_up);
         for port in closing_ports.into_iter().flatten() {
             if let Err(error) = port.close(Vec::new()) {
@@ -181,6 +205,31 @@ impl Control {
         self.rules = rules;
         self.applied = set;
         Ok(())
+    }
+
+    /// Has homes be made of the platform's secret, so that outer source ports tell of them: at once, and then returns them, where no connection
+    /// can have a home yet; otherwise when the flow tables are next dealt out. Where there is no secret they stay what they are, which is secret.
+    fn settle_homes(&mut self, secret: [u8; 16]) -> Result<Option<Homes>, String> {
+        let HomeKeys {
+            key,
+            next_key,
+            is_settled,
+        } = &mut self.home_keys;
+        if secret == [0; 16] {
+            return Ok(None);
+        }
+        let (wanted, wanted_next) = match is_settled {
+            true => (*key, (secret != *key).then_some(secret)),
+            false => (secret, None),
+        };
+        if (wanted, wanted_next) != (*key, *next_key) {
+            if let Some(files) = &self.files {
+                let kept = files.keep_keys(wanted, wanted_next);
+                kept.map_err(|error| format!("the flow directory: {error}"))?;
+            }
+            (*key, *next_key) = (wanted, wanted_next);
+        }
+        Ok((!*is_settled).then(|| Homes::new(wanted, self.workers.count())))
     }
 
     /// Writes down new names before flow entries can hold their numbers.

@@ -77,7 +77,12 @@ impl<F: Frame> Pipeline<F> {
             if !frame.reframe(start, arrival.length as usize, length) {
                 return Err(Drop::NoHeadroom.into());
             }
-            exit.write_tunnel(frame.data_mut(), arrival.length, key.entropy_port(), labels);
+            exit.write_tunnel(
+                frame.data_mut(),
+                arrival.length,
+                key.entropy_port(&rules.entropy),
+                labels,
+            );
         }
         if known {
             out.send(port, frame);
@@ -203,7 +208,7 @@ impl<F: Frame> Pipeline<F> {
                     )
                     .ok_or(Drop::StageUnknown)?;
                 let length = packet.len() as u32;
-                exit.write_tunnel(&mut bytes, length, key.entropy_port(), labels);
+                exit.write_tunnel(&mut bytes, length, key.entropy_port(&rules.entropy), labels);
             }
         }
         let Some(next_hop) = peer_way(rules, hop) else {

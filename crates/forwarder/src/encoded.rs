@@ -143,7 +143,7 @@ pub(crate) fn relay<K: Family>(
 ) -> Result<(), Reason> {
     match rules.hop(hop) {
         Some(Hop::Peer(peer)) => {
-            let relayed = peer.template.relay(frame, key.entropy_port());
+            let relayed = peer.template.relay(frame, key.entropy_port(&rules.entropy));
             relayed.map_err(|error| reason(error).into())
         }
         Some(Hop::Attachment(attachment)) => {
@@ -180,7 +180,7 @@ pub(crate) fn encode<K: Family>(
     match rules.hop(hop) {
         Some(Hop::Peer(peer)) => peer
             .template
-            .encapsulate(frame, key.entropy_port(), &context, rules)
+            .encapsulate(frame, key.entropy_port(&rules.entropy), &context, rules)
             .map_err(|error| reason(error).into()),
         Some(Hop::Attachment(attachment)) => {
             encode_for_vnf(rules, attachment, &context, K::V6, frame)

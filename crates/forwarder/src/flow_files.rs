@@ -36,6 +36,8 @@ const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
 pub struct FlowFiles {
     directory: PathBuf,
     crew: Crew,
+    /// Whether there were no tables.
+    is_fresh: bool,
     lock: Lock,
 }
 
@@ -50,12 +52,16 @@ struct Crew {
     /// [`crate::home::FUNCTION`] as it was; the first one was not written down.
     #[serde(default)]
     function: u32,
+    /// The key that the next process deals entries out by, if it is another one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    next_key: Option<[u8; 16]>,
 }
 
 impl Crew {
-    /// Whether connections have the homes they have with another one of the same key.
+    /// Whether connections have the homes they have with another one.
     fn deals_like(&self, other: &Crew) -> bool {
-        self.workers == other.workers && (self.workers == 1 || self.function == other.function)
+        let alike = self.function == other.function && self.key == other.key;
+        self.workers == other.workers && (self.workers == 1 || alike)
     }
 }
 
@@ -91,7 +97,9 @@ impl FlowFiles {
                 workers,
                 key: tables.0.hash_key,
                 function: crate::home::FUNCTION,
+                next_key: None,
             },
+            is_fresh: true,
             lock,
         };
         let mut registry = files.names()?;
@@ -108,6 +116,23 @@ impl FlowFiles {
     /// Key of the homes that entries are dealt out by.
     pub fn key(&self) -> [u8; 16] {
         self.crew.key
+    }
+
+    /// Whether the directory had no tables: no connection has a home yet.
+    pub fn is_fresh(&self) -> bool {
+        self.is_fresh
+    }
+
+    /// Writes down the key of homes, and the one that the next process is to deal entries out by, if it is another one.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn keep_keys(&self, key: [u8; 16], next_key: Option<[u8; 16]>) -> io::Result<()> {
+        self.keep_crew(&Crew {
+            key,
+            next_key,
+            ..self.crew
+        })
     }
 
     /// A worker's table of a family, with what it held, and then with the idle times it had. `now` is in seconds.

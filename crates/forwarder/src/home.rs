@@ -1,34 +1,34 @@
 //! Which worker a connection is at home with: the one that has its flow entries, and so steers its packets.
 //!
-//! The home is a keyed hash of the connection's two ends, addresses and ports, that is the same for both directions, and of nothing
-//! else: not of rules, not of where a packet arrived. So every worker knows every connection's home, whatever a card or the kernel made of the
-//! outer headers, and nobody without the key can send all connections to one worker.
+//! The home is made of the upper 14 bits of the connection's entropy ([`crate::entropy`]), which are the same for both directions, and of nothing
+//! else: not of rules, not of where a packet arrived. So every worker knows every connection's home, and so does whoever deals packets out that can
+//! read the outer UDP source port of a tunnel, or the inner packet ([`crate::dealing`]). Nobody without the key can send all connections to one
+//! worker.
 //!
 //! A packet's connection is the one steering finds: of an ICMP error the quoted one, of a later fragment that of the first.
 //! Fragments of one packet can arrive at different workers, so they meet where their addresses alone lead,
 //! which all of them show. That worker remembers the ports and sends each fragment on to its connection's home.
 
+use crate::entropy::{Entropy, PORT_BITS};
 use crate::fragments::{Fragments, shown_by_all};
 use crate::frame::Frame;
 use crate::output::{AwayFrames, Errand};
 use crate::pipeline::Pipeline;
 use crate::registry::PlaceId;
 use crate::rules::{Hop, Rules, Side};
-use flow::siphash::SipHash13;
-use flow::{FlowKey, Ipv4Key, Ipv6Key};
+use flow::{Ipv4Key, Ipv6Key};
 use wire::ip::Fragmentation;
 use wire::steering::{self, Encoding, SteeringContext};
-use wire::{Addresses, FiveTuple, IpPacket, ethernet, nsh};
+use wire::{FiveTuple, IpPacket, ethernet, nsh};
 
 /// Which function of a connection its home is. Flow files say by which they were dealt out, so it is another one after every change.
-pub(crate) const FUNCTION: u32 = 1;
+pub(crate) const FUNCTION: u32 = 2;
 /// Workers there can be.
 pub const WORKERS_LIMIT: usize = 64;
-/// An odd number without pattern, from SplitMix64.
-const MIX: u32 = 0x1ce4_e5b9;
-const HALF: u64 = u32::MAX as u64;
+/// Bits of the entropy that homes do not depend on.
+const REST_BITS: u32 = u32::BITS - PORT_BITS;
 
-/// Those values of a connection's hash that mean one worker.
+/// Those values of a connection's entropy that mean one worker.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reach {
     first: u32,
@@ -45,31 +45,34 @@ impl Reach {
 }
 
 /// The home of every connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Homes {
-    keys: [u64; 2],
+    entropy: Entropy,
     workers: u32,
 }
 
 impl Homes {
     /// One worker, which is everybody's home.
     pub(crate) const ONE: Homes = Homes {
-        keys: [0; 2],
+        entropy: Entropy::OF_NOTHING,
         workers: 1,
     };
 
-    /// Homes with so many workers, up to [`WORKERS_LIMIT`]. The key is secret.
+    /// Homes with so many workers, up to [`WORKERS_LIMIT`]. The key is secret: it is the platform's, so that outer ports tell of homes
+    /// ([`crate::rules::Rules::selection_seed`]), or the forwarder's own.
     pub fn new(key: [u8; 16], workers: usize) -> Homes {
-        let sip = SipHash13::new(key);
         Homes {
-            keys: [1, 2].map(|word| sip.hash_words([word])),
+            entropy: Entropy::new(key),
             workers: workers.clamp(1, WORKERS_LIMIT) as u32,
         }
     }
 
     /// What [`Homes::settle`] makes a worker of.
     fn reach(&self, worker: u32) -> Reach {
-        let first_of = |worker: u32| (u64::from(worker) << 32).div_ceil(u64::from(self.workers));
+        let first_of = |worker: u32| {
+            let first = (u64::from(worker) << PORT_BITS).div_ceil(u64::from(self.workers));
+            first << REST_BITS
+        };
         let (first, next) = (first_of(worker), first_of(worker + 1));
         Reach {
             first: first as u32,
@@ -82,43 +85,14 @@ impl Homes {
         self.workers as usize
     }
 
+    /// The function of connections that homes are made of.
+    pub(crate) fn entropy(&self) -> &Entropy {
+        &self.entropy
+    }
+
     /// The worker that a connection is at home with, from 0.
     pub fn of(&self, tuple: &FiveTuple) -> usize {
-        let ports = u32::from(tuple.source_port) << 16 | u32::from(tuple.destination_port);
-        let home = match tuple.addresses {
-            Addresses::V4 {
-                source,
-                destination,
-            } => {
-                let [source, destination] = [source, destination].map(u32::from_be_bytes);
-                let addresses = u64::from(source) << 32 | u64::from(destination);
-                self.of_v4(addresses, ports)
-            }
-            Addresses::V6 {
-                source,
-                destination,
-            } => {
-                let addresses = [source, destination].map(u128::from_be_bytes);
-                self.of_v6(addresses, ports)
-            }
-        };
-        home as usize
-    }
-
-    /// The same over IPv4: source and destination address in one word, source and destination port in the other.
-    #[inline(always)]
-    pub(crate) fn of_v4(&self, addresses: u64, ports: u32) -> u32 {
-        self.settle(self.mixed_v4(addresses, ports))
-    }
-
-    #[inline(always)]
-    fn mixed_v4(&self, addresses: u64, ports: u32) -> u32 {
-        // Products do not tell which end came first.
-        let [key, key_of_ports] = self.keys.map(|key| key & HALF);
-        let met = ((addresses >> 32) ^ key) * ((addresses & HALF) ^ key);
-        let turned = u64::from(ports.rotate_left(16));
-        let ports = u64::from(ports);
-        mix(met.wrapping_add((ports ^ key_of_ports) * (turned ^ key_of_ports)))
+        self.settle(self.entropy.of(tuple)) as usize
     }
 
     /// The homes of several connections over IPv4, whichever end of them comes first, and a number that is 0 if all are `own`: a
@@ -127,7 +101,7 @@ impl Homes {
     pub(crate) fn of_each_v4<const N: usize>(&self, keys: &[Ipv4Key], own: u32) -> ([u32; N], u32) {
         let (mut homes, mut differs) = ([0; N], 0);
         for (key, home) in keys.iter().zip(&mut homes) {
-            *home = self.of_v4(key.both_addresses(), key.both_ports());
+            *home = self.settle(self.entropy.of_v4(key));
             differs |= *home ^ own;
         }
         (homes, differs)
@@ -136,72 +110,32 @@ impl Homes {
     /// Whether connections over IPv4 are all at home with a worker.
     #[inline(always)]
     pub(crate) fn are_all_v4(&self, keys: &[Ipv4Key], reach: Reach) -> bool {
-        let beyond = |key: &Ipv4Key| {
-            let mixed = self.mixed_v4(key.both_addresses(), key.both_ports());
-            mixed.wrapping_sub(reach.first)
-        };
+        let beyond = |key: &Ipv4Key| self.entropy.of_v4(key).wrapping_sub(reach.first);
         keys.iter().map(beyond).fold(0, u32::max) <= reach.more
     }
 
     /// The same over IPv6.
     #[inline(always)]
-    pub(crate) fn are_all_v6(&self, keys: &[Ipv6Key], own: u32) -> bool {
-        keys.iter().all(|key| self.of_key_v6(key) == own)
+    pub(crate) fn are_all_v6(&self, keys: &[Ipv6Key], reach: Reach) -> bool {
+        let beyond = |key: &Ipv6Key| self.entropy.of_v6(key).wrapping_sub(reach.first);
+        keys.iter().map(beyond).fold(0, u32::max) <= reach.more
     }
 
-    /// The homes of several over IPv6, one by one.
+    /// The homes of several over IPv6.
     #[inline(always)]
     pub(crate) fn of_each_v6<const N: usize>(&self, keys: &[Ipv6Key]) -> [u32; N] {
         let mut homes = [0; N];
         for (key, home) in keys.iter().zip(&mut homes) {
-            *home = self.of_key_v6(key);
+            *home = self.settle(self.entropy.of_v6(key));
         }
         homes
     }
 
+    /// The home of connections of an entropy.
     #[inline(always)]
-    fn of_key_v6(&self, key: &Ipv6Key) -> u32 {
-        let addresses = [key.source().to_bits(), key.destination().to_bits()];
-        let ports = u32::from(key.source_port()) << 16 | u32::from(key.destination_port());
-        self.of_v6(addresses, ports)
+    pub(crate) fn settle(&self, entropy: u32) -> u32 {
+        ((entropy >> REST_BITS) * self.workers) >> PORT_BITS
     }
-
-    /// Over IPv6, as [`Homes::of_v4`] over IPv4.
-    #[inline(always)]
-    pub(crate) fn of_v6(&self, [one, other]: [u128; 2], ports: u32) -> u32 {
-        let one = self.fold(one) ^ u64::from(ports >> 16) << 48;
-        let other = self.fold(other) ^ u64::from(ports & 0xffff) << 48;
-        self.meet(one, other)
-    }
-
-    #[inline(always)]
-    fn fold(&self, address: u128) -> u64 {
-        let (high, low) = ((address >> 64) as u64, address as u64);
-        folded_product(high ^ self.keys[1], low ^ self.keys[0]).rotate_left(21) ^ low
-    }
-
-    /// A product does not tell which end came first.
-    #[inline(always)]
-    fn meet(&self, one: u64, other: u64) -> u32 {
-        let product = folded_product(one ^ self.keys[0], other ^ self.keys[0]);
-        self.settle(mix(product))
-    }
-
-    #[inline(always)]
-    fn settle(&self, mixed: u32) -> u32 {
-        ((u64::from(mixed) * u64::from(self.workers)) >> 32) as u32
-    }
-}
-
-#[inline(always)]
-fn mix(met: u64) -> u32 {
-    ((met ^ met >> 32) as u32).wrapping_mul(MIX)
-}
-
-#[inline(always)]
-fn folded_product(one: u64, other: u64) -> u64 {
-    let product = u128::from(one) * u128::from(other);
-    (product >> 64) as u64 ^ product as u64
 }
 
 /// What one of several workers knows of the others.
@@ -366,6 +300,7 @@ fn in_tunnel(rules: &Rules, packet: &[u8]) -> Option<(PlaceId, IpPacket)> {
 mod tests {
     use super::*;
     use crate::family::Family;
+    use wire::Addresses;
 
     fn tuple(number: u32, v6: bool) -> FiveTuple {
         let mut end = [0; 16];
@@ -443,19 +378,19 @@ mod tests {
         assert_eq!(homes.of_each_v6::<16>(&v6), tuple(&reverse));
     }
 
-    /// Sets of connections that a network or an attacker makes: by their number, addresses and ports.
-    const SETS: [fn(u32) -> (u64, u32); 6] = [
-        |n| (ends(n, 0), 4_000 << 16 | 53),
-        |n| (ends(0, 0), 53 << 16 | (4_000 + n)),
-        |n| (ends(n >> 6, 0), 53 << 16 | (4_000 + (n & 63))),
-        |n| (ends(n << 8, 0), 53 << 16 | 4_000),
-        |n| (ends(n & 63, n >> 6), 53 << 16 | 4_000),
-        |n| (ends(0, 0), n << 16 | n),
+    /// Sets of connections that a network or an attacker makes: by their number.
+    const SETS: [fn(u32) -> Ipv4Key; 6] = [
+        |n| between([n, 0], [4_000, 53]),
+        |n| between([0, 0], [53, 4_000 + n]),
+        |n| between([n >> 6, 0], [53, 4_000 + (n & 63)]),
+        |n| between([n << 8, 0], [53, 4_000]),
+        |n| between([n & 63, n >> 6], [53, 4_000]),
+        |n| between([0, 0], [n, n]),
     ];
 
-    fn ends(source: u32, destination: u32) -> u64 {
-        let [source, destination] = [source, destination].map(u64::from);
-        (0x0a00_0000 + source) << 32 | (0xc000_0000 + destination)
+    fn between([source, destination]: [u32; 2], [from, to]: [u32; 2]) -> Ipv4Key {
+        let (source, destination) = (0x0a00_0000 + source, 0xc000_0000 + destination);
+        Ipv4Key::new(3, source, destination, 17, from as u16, to as u16)
     }
 
     #[test]
@@ -468,10 +403,9 @@ mod tests {
             for key in 0..100 {
                 let homes = Homes::new([key; 16], workers);
                 for (number, set) in SETS.iter().enumerate() {
-                    let at_first = (0..CONNECTIONS).map(set);
-                    let at_first =
-                        at_first.filter(|&(addresses, ports)| homes.of_v4(addresses, ports) == 0);
-                    let count = at_first.count();
+                    let keys: Vec<Ipv4Key> = (0..CONNECTIONS).map(set).collect();
+                    let (all, _) = homes.of_each_v4::<{ CONNECTIONS as usize }>(&keys, 0);
+                    let count = all.iter().filter(|&&home| home == 0).count();
                     // Thrown by dice, one in some millions is so far from what is expected.
                     let off = (count as f64 - expected).abs() / deviation;
                     assert!(
@@ -496,7 +430,7 @@ mod tests {
                 for own in 0..workers as u32 {
                     let reach = homes.reach(own);
                     assert_eq!(homes.are_all_v4(&[v4], reach), own == home);
-                    assert_eq!(homes.are_all_v6(&[v6], own), own == home_v6);
+                    assert_eq!(homes.are_all_v6(&[v6], reach), own == home_v6);
                 }
             }
         }

@@ -5,7 +5,7 @@
 //! table or [`rules`] say where it goes, and [`departure`] sends it there. None of these knows DPDK: they work
 //! on anything that is a [`frame::Frame`], so that tests and fuzzers run the same code as ports do.
 //! [`worker`] joins them to ports; [`control`] brings rules and takes reports. Where there are several workers, [`home`] says whose a
-//! packet is, and [`handover`] brings it there.
+//! packet is, [`dealing`] has ports see to it that it arrives there, and [`handover`] brings it there if it did not.
 //!
 //! Invariants:
 //! - A frame ends in exactly one of: sent, consumed as control (ARP, echo, …), kept for a neighbour, or one drop counter.
@@ -26,8 +26,10 @@ mod context;
 pub mod control;
 pub mod cores;
 pub mod counters;
+pub mod dealing;
 pub mod departure;
 mod encoded;
+pub mod entropy;
 mod errors;
 pub mod exchange;
 mod exits;

@@ -3,11 +3,14 @@
 //! A packet socket can have a sibling for each worker, and a device that spreads packets by itself a queue; any other device
 //! has one queue, which belongs to one worker, a different one for each port in turn.
 
+use crate::dealing::{self, Arriving};
 use crate::handover::PortWorkers;
+use crate::home::Homes;
 use crate::native;
+use crate::rules::Rules;
 use contracts::forwarder::{self as contract, port::Device};
 use dpdk::{Mbuf, Pool, Port};
-use packet_socket::{Socket, interface_index};
+use packet_socket::{Dealer, Socket, interface_index};
 use std::collections::HashMap;
 use wire::MacAddress;
 
@@ -81,13 +84,16 @@ struct OpenPort {
     port: Option<Opened>,
     /// Workers that have a queue of it.
     workers: Vec<usize>,
+    /// What its packets are dealt out by.
+    dealt: Option<(Homes, Arriving)>,
     error: String,
 }
 
 /// An open port, as the control thread keeps it.
 enum Opened {
     Device(Port),
-    Socket(MacAddress),
+    /// Nothing deals packets out to a worker alone.
+    Socket(MacAddress, Option<Dealer>),
     Native(MacAddress),
 }
 
@@ -95,7 +101,7 @@ impl Opened {
     fn mac(&self) -> MacAddress {
         match self {
             Opened::Device(port) => MacAddress(port.mac()),
-            Opened::Socket(mac) | Opened::Native(mac) => *mac,
+            Opened::Socket(mac, _) | Opened::Native(mac) => *mac,
         }
     }
 }
@@ -140,7 +146,7 @@ impl Ports {
             if !keep && let Some(old) = self.open.remove(&name) {
                 change.closing.extend(old.port.map(|port| match port {
                     Opened::Device(port) => (name, Some(port)),
-                    Opened::Socket(_) | Opened::Native(_) => (name, None),
+                    Opened::Socket(..) | Opened::Native(_) => (name, None),
                 }));
             }
         }
@@ -175,6 +181,7 @@ impl Ports {
             interface_index: index(device),
             port,
             workers: workers.clone(),
+            dealt: None,
             error,
         };
         self.open.insert(name.to_string(), open);
@@ -207,14 +214,45 @@ impl Ports {
     }
 
     fn open_sockets(&self, interface: &str) -> Result<(Opened, Vec<Queue>), String> {
-        let sockets = Socket::open_group(interface, self.workers);
-        let sockets = sockets.map_err(|error| error.to_string())?;
+        let opened = match self.workers {
+            1 => Socket::open(interface).map(|socket| (vec![socket], None)),
+            several => {
+                Socket::open_group(interface, several).map(|(group, dealer)| (group, Some(dealer)))
+            }
+        };
+        let (sockets, dealer) = opened.map_err(|error| error.to_string())?;
         let mac = sockets.first().map(|socket| socket.interface().mac);
         let queues = sockets
             .into_iter()
             .map(|socket| Queue::Socket(SocketQueue::new(socket)))
             .collect();
-        Ok((Opened::Socket(mac.unwrap_or_default()), queues))
+        Ok((Opened::Socket(mac.unwrap_or_default(), dealer), queues))
+    }
+
+    /// Has the ports deal packets out so that they arrive at their homes, as far as each can.
+    pub fn deal(&mut self, homes: &Homes, rules: &Rules) {
+        for (index, port) in rules.ports.iter().enumerate() {
+            let underlay = rules.underlay.as_ref();
+            let arriving = match underlay.filter(|underlay| underlay.port == index) {
+                None => Arriving::Plain,
+                Some(underlay) if underlay.has_v4() => Arriving::TunnelsV4,
+                Some(_) => Arriving::TunnelsV6,
+            };
+            let Some(open) = self.open.get_mut(&port.name) else {
+                continue;
+            };
+            let wanted = Some((*homes, arriving));
+            if open.workers.len() < 2 || open.dealt == wanted {
+                continue;
+            }
+            open.dealt = wanted;
+            if let Err(problem) = open.deal(homes, arriving) {
+                eprintln!(
+                    "switchboard-forwarder: port {:?}: workers hand its packets over, as it does not deal them out: {problem}",
+                    port.name
+                );
+            }
+        }
     }
 
     /// Who has a queue of each listed port.
@@ -266,6 +304,31 @@ impl Ports {
 }
 
 impl OpenPort {
+    fn deal(&self, homes: &Homes, arriving: Arriving) -> Result<(), String> {
+        match &self.port {
+            Some(Opened::Socket(_, Some(dealer))) => dealer
+                .deal_by(&dealing::program(homes, arriving))
+                .map_err(|error| error.to_string()),
+            Some(Opened::Device(port)) => {
+                let by = port.spreading().and_then(|spreading| {
+                    let (key, entries) = (spreading.key_length, spreading.entries);
+                    dealing::by_source_port(homes, arriving, key, entries)
+                });
+                let dealt = by.map(|by| {
+                    // It may have fewer queues than there are workers.
+                    let queue = |home: &u16| home % self.workers.len() as u16;
+                    let queues: Vec<u16> = by.homes.iter().map(queue).collect();
+                    port.spread_by(by.key, &queues)
+                });
+                dealt
+                    .transpose()
+                    .map(drop)
+                    .map_err(|error| error.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn is_still(&self, device: Option<&Device>) -> bool {
         device == Some(&self.device) && index(&self.device) == self.interface_index
     }

@@ -19,6 +19,7 @@ pub use hop::{
 pub use matching::Matching;
 pub(crate) use matching::matching;
 
+use crate::entropy::Entropy;
 use crate::prefix::Prefix;
 use crate::registry::{HopId, PlaceId};
 use crate::targets::Targets;
@@ -40,6 +41,8 @@ pub struct Rules {
     pub forwarder: String,
     /// Seed of the weighted consistent hash.
     pub selection_seed: [u8; 16],
+    /// What outer source ports are made of, by the same seed.
+    pub entropy: Entropy,
     /// The wide-area side, if there is one.
     pub underlay: Option<Underlay>,
     /// Ports, in the order of the rule set.
@@ -71,6 +74,13 @@ pub struct Underlay {
     pub mtu: usize,
     /// VXLAN network identifier.
     pub network: Vni,
+}
+
+impl Underlay {
+    /// Whether it has an IPv4 address.
+    pub fn has_v4(&self) -> bool {
+        self.addresses.iter().any(|own| own.address().is_ipv4())
+    }
 }
 
 /// What a port is for.
@@ -185,6 +195,7 @@ impl Rules {
             site: String::new(),
             forwarder: String::new(),
             selection_seed: [0; 16],
+            entropy: Entropy::new([0; 16]),
             underlay: None,
             ports: Vec::new(),
             hops: Vec::new(),

@@ -381,6 +381,9 @@ impl Worker {
             });
         }
         if let Some(handover) = &mut self.handover {
+            if let Some(homes) = new.homes {
+                self.pipeline.share(homes, handover.own());
+            }
             handover.rules_changed(&new.ports);
         }
         let now = clock::seconds();

@@ -35,6 +35,8 @@ pub struct Threads(Vec<thread::JoinHandle<Worker>>);
 pub struct Change {
     /// The rules.
     pub rules: Arc<Rules>,
+    /// Where connections are at home from now on, if it changes: there may be none yet.
+    pub homes: Option<Homes>,
     /// Who has a queue of each port, in the order of the rules.
     pub ports: Vec<PortWorkers>,
     /// Queues of newly opened ports, and whose they are.
@@ -90,17 +92,24 @@ impl Workers {
         self.0.len()
     }
 
+    /// Where connections are at home.
+    pub fn homes(&self) -> &Homes {
+        &self.1
+    }
+
     /// Has all workers take over rules; returns the queues given up when no packet follows the old rules anywhere.
     ///
     /// # Errors
     /// A worker has ended or does not answer; others may have the new rules then.
-    pub fn change(&self, change: Change) -> Result<Vec<Queue>, String> {
+    pub fn change(&mut self, change: Change) -> Result<Vec<Queue>, String> {
         let Change {
             rules,
+            homes,
             ports,
             opened,
             closing,
         } = change;
+        self.1 = homes.unwrap_or(self.1);
         let names: Vec<String> = opened.iter().map(|(name, ..)| name.clone()).collect();
         let (ports, closing) = (Arc::from(ports), Arc::from(closing));
         let mut shares: Vec<Vec<(String, Queue)>> = self.0.iter().map(|_| Vec::new()).collect();
@@ -111,6 +120,7 @@ impl Workers {
         for (number, (worker, opened)) in self.0.iter().zip(shares).enumerate() {
             let new = NewRules {
                 rules: rules.clone(),
+                homes,
                 ports: Arc::clone(&ports),
                 opened,
                 closing: Arc::clone(&closing),

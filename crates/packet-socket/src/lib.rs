@@ -8,6 +8,8 @@
 //! on passes it on whole. One inside a tunnel is to be cut at once ([`Contents::Tunnelled`]): the description has no room for what
 //! is in front of it.
 //!
+//! Several sockets can share an interface: the kernel deals frames out among them by a [`program`].
+//!
 //! Invariants:
 //! - A frame given out is safe to forward as it is: its checksums are right, or, in one of several segments, will be made
 //!   by whoever cuts it.
@@ -18,9 +20,10 @@
 mod interface;
 mod offload;
 mod overruns;
+pub mod program;
 mod socket;
 
 pub use interface::{Interface, interface_index};
 pub use offload::Contents;
 pub use overruns::take_overruns;
-pub use socket::{Arrived, BATCH, FRAME_LIMIT, OpenError, Outgoing, Place, Sent, Socket};
+pub use socket::{Arrived, BATCH, Dealer, FRAME_LIMIT, OpenError, Outgoing, Place, Sent, Socket};

@@ -4,6 +4,7 @@
 use crate::interface::Interface;
 use crate::offload::{Contents, DESCRIPTION_LENGTH, Description};
 use crate::overruns::take_overruns;
+use crate::program::Program;
 use std::fmt;
 use std::io;
 use std::mem;
@@ -21,6 +22,8 @@ pub const FRAME_LIMIT: usize = 65_535 + HEADER_LENGTH + 2 * TAG_LENGTH;
 const PIECES: usize = 4;
 /// Bytes the kernel may hold for a socket in either direction: some milliseconds of ten gigabit a second.
 const KERNEL_BUFFER: libc::c_int = 4 << 20;
+/// The option that gives a group its program (`linux/if_packet.h`).
+const PACKET_FANOUT_DATA: libc::c_int = 22;
 /// Where the two addresses of an Ethernet header end and a tag goes.
 const TAG_AT: usize = 12;
 
@@ -29,6 +32,14 @@ const TAG_AT: usize = 12;
 pub struct Socket {
     descriptor: OwnedFd,
     interface: Interface,
+}
+
+/// What tells the kernel by which program it deals frames out among a group of sockets. The group's frames are kept for it too: drop it
+/// when they are not wanted any more.
+#[derive(Debug)]
+pub struct Dealer {
+    /// Of the group's first socket.
+    descriptor: OwnedFd,
 }
 
 /// Why a socket did not open.
@@ -148,15 +159,12 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Opens several sockets on an interface among which the kernel deals frames out (`PACKET_FANOUT_HASH`): those of both
-    /// directions of a connection, as the outer headers show it, go to the same.
+    /// Opens several sockets on an interface among which the kernel deals frames out by a program, and what tells it by which
+    /// (`PACKET_FANOUT_CBPF`). Until then the first gets all.
     ///
     /// # Errors
     /// As for [`Socket::open`].
-    pub fn open_group(name: &str, count: usize) -> Result<Vec<Socket>, OpenError> {
-        if count <= 1 {
-            return Ok(vec![Socket::open(name)?]);
-        }
+    pub fn open_group(name: &str, count: usize) -> Result<(Vec<Socket>, Dealer), OpenError> {
         let mut group = Vec::with_capacity(count);
         let mut number = None;
         for _ in 0..count {
@@ -173,10 +181,13 @@ impl Socket {
             );
             group.push(socket);
         }
+        let dealer = group.first().map(Socket::dealer).transpose();
+        let dealer = dealer.map_err(failed(name, "keep the group"))?;
         for socket in &group {
             socket.accept_all().map_err(failed(name, "accept frames"))?;
         }
-        Ok(group)
+        let dealer = dealer.expect("there is a socket");
+        Ok((group, dealer))
     }
 
     fn unbound(name: &str) -> Result<Socket, OpenError> {
@@ -228,7 +239,7 @@ impl Socket {
 
     /// Joins the group of sockets with a number, or begins one; returns its number.
     fn join_group(&self, number: Option<u16>) -> io::Result<u16> {
-        let kind = libc::PACKET_FANOUT_HASH
+        let kind = libc::PACKET_FANOUT_CBPF
             | match number {
                 None => libc::PACKET_FANOUT_FLAG_UNIQUEID,
                 Some(_) => 0,
@@ -255,17 +266,9 @@ impl Socket {
 
     /// Has the kernel drop all frames for this socket.
     fn refuse_all(&self) -> io::Result<()> {
-        let mut nothing = libc::sock_filter {
-            code: (libc::BPF_RET | libc::BPF_K) as u16,
-            jt: 0,
-            jf: 0,
-            k: 0,
-        };
-        let program = libc::sock_fprog {
-            len: 1,
-            filter: &raw mut nothing,
-        };
-        self.set(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+        let nothing = Program::refusal();
+        let filter = libc::SO_ATTACH_FILTER;
+        self.set(libc::SOL_SOCKET, filter, &nothing.as_kernel())
     }
 
     /// Undoes [`Socket::refuse_all`].
@@ -279,17 +282,13 @@ impl Socket {
     }
 
     fn set<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
-        // SAFETY: the kernel reads as many bytes of `value` as it has.
-        check(unsafe {
-            libc::setsockopt(
-                self.descriptor.as_raw_fd(),
-                level,
-                option,
-                ptr::from_ref(value).cast(),
-                mem::size_of::<T>() as libc::socklen_t,
-            )
+        set(&self.descriptor, level, option, value)
+    }
+
+    fn dealer(&self) -> io::Result<Dealer> {
+        Ok(Dealer {
+            descriptor: self.descriptor.try_clone()?,
         })
-        .map(|_| ())
     }
 
     fn join_everything(&self) -> io::Result<()> {
@@ -445,10 +444,40 @@ impl Socket {
     }
 }
 
+impl Dealer {
+    /// Has the kernel deal out the frames of the group by a program from now on.
+    ///
+    /// # Errors
+    /// The kernel does not take the program.
+    pub fn deal_by(&self, program: &Program) -> io::Result<()> {
+        let (level, data) = (libc::SOL_PACKET, PACKET_FANOUT_DATA);
+        set(&self.descriptor, level, data, &program.as_kernel())
+    }
+}
+
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+fn set<T>(
+    descriptor: &OwnedFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes of `value` as it has, and of a program what it points to, which is as long as it says.
+    check(unsafe {
+        libc::setsockopt(
+            descriptor.as_raw_fd(),
+            level,
+            option,
+            ptr::from_ref(value).cast(),
+            mem::size_of::<T>() as libc::socklen_t,
+        )
+    })
+    .map(|_| ())
 }
 
 fn failed(interface: &str, step: &'static str) -> impl FnOnce(io::Error) -> OpenError + use<> {

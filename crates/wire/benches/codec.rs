@@ -13,7 +13,7 @@ use wire::nsh::ServicePathIdentifier;
 use wire::steering::{
     Direction, Encoding, ServicePath, ServicePathMap, SteeringContext, TunnelTemplate, decapsulate,
 };
-use wire::{FiveTuple, IpPacket, Label, MacAddress, ServiceIndex, Vni, ethernet, ipv4, ipv6, udp};
+use wire::{IpPacket, Label, MacAddress, ServiceIndex, Vni, ethernet, ipv4, ipv6, udp};
 
 const CONNECTIONS: usize = 256;
 const ROUNDS: usize = 4001;
@@ -101,15 +101,6 @@ fn main() {
             if let Ok(parsed) = IpPacket::parse(packet) {
                 black_box(&parsed);
             }
-        });
-        let tuples: Vec<FiveTuple> = packets
-            .iter()
-            .map(|packet| IpPacket::parse(packet).expect("it was written here").tuple)
-            .collect();
-        let mut next = 0;
-        measure(&format!("entropy port of {family}"), &mut packets, |_| {
-            black_box(black_box(tuples[next]).entropy_port());
-            next = (next + 1) % CONNECTIONS;
         });
     }
     for encoding in Encoding::ALL {

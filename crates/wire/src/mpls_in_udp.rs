@@ -7,7 +7,7 @@
 //! +-------------+------------------+----------+----------+--------------------+-----------
 //! ```
 //!
-//! The source port is entropy, 49152 to 65535: [`crate::FiveTuple::entropy_port`]. The checksum is 0 over IPv4, and over
+//! The source port is entropy, 49152 to 65535, made of the inner packet by the caller. The checksum is 0 over IPv4, and over
 //! IPv6 too, as section 3.1 allows between tunnel end points of one operator whose payload is checked at its end: the
 //! addresses are those of known peers, and a packet from any other is dropped.
 

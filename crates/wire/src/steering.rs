@@ -25,7 +25,7 @@
 //! | service index | TTL of the egress label | service index |
 //! | loop guard | TTL of the chain label | TTL |
 //!
-//! The outer UDP source port is [`crate::FiveTuple::entropy_port`] of the inner packet. Type of service of the outer header
+//! The outer UDP source port is the caller's, made of the inner packet (RFC 7348, section 5). Type of service of the outer header
 //! is 0 (RFC 6040, section 4.3: compatibility mode), so nothing needs to be carried back at the tunnel's end.
 
 mod context;

@@ -1,5 +1,6 @@
 //! The keys of a burst's packets, looked up together. A key's position is that of what was found of it.
 
+use crate::entropy::Entropy;
 use crate::family::Family;
 use flow::{BURST, FlowTable, Found, Hit, Lookups, Missed, Noting};
 
@@ -125,14 +126,14 @@ impl<K: Family> Keys<K> {
     /// Works out the outer source ports. A loop without anything else in it, which writes to memory that is nobody else's: only
     /// then is it compiled to vectors.
     #[inline(always)]
-    pub(super) fn work_out_ports(&mut self) {
+    pub(super) fn work_out_ports(&mut self, entropy: &Entropy) {
         if self.count == 0 {
             return;
         }
         let count = self.count.next_multiple_of(AT_ONCE).min(BURST);
         let mut ports = [0; BURST];
         for (key, port) in self.keys[..count].iter().zip(&mut ports) {
-            *port = key.entropy_port();
+            *port = key.entropy_port(entropy);
         }
         self.ports = ports;
     }

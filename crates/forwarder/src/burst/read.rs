@@ -168,11 +168,11 @@ impl Burst {
     /// The same of those that are not over IPv4 at stages.
     #[inline(never)]
     fn others_at_home(&mut self, sharers: &Sharers) -> bool {
-        let Sharers { homes, own, reach } = *sharers;
+        let Sharers { homes, reach, .. } = *sharers;
         let (edges, edges_v6) = (&self.v4.edges, &self.v6.edges);
         let all = homes.are_all_v4(edges.since(0), reach)
-            && homes.are_all_v6(self.v6.stages.since(0), own)
-            && homes.are_all_v6(edges_v6.since(0), own);
+            && homes.are_all_v6(self.v6.stages.since(0), reach)
+            && homes.are_all_v6(edges_v6.since(0), reach);
         if all {
             let entered = edges.packets_since(0).iter();
             for &at in entered.chain(edges_v6.packets_since(0)) {

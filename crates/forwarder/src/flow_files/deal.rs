@@ -14,8 +14,12 @@ const CREW: &str = "workers.json";
 impl FlowFiles {
     /// Sees to it that the tables there are, if any, are those of this number of workers.
     pub(super) fn settle(&mut self, tables: &(Config, Config), now: u32) -> io::Result<()> {
-        match self.crew_before() {
-            Some(before) if before.deals_like(&self.crew) => self.crew.key = before.key,
+        let before = self.crew_before();
+        if let Some(before) = &before {
+            self.is_fresh = false;
+            self.crew.key = before.next_key.unwrap_or(before.key);
+        }
+        match before.filter(|before| !before.deals_like(&self.crew)) {
             Some(before) => {
                 let lost = self.deal::<Ipv4Key>(&before, &tables.0, now)?
                     + self.deal::<Ipv6Key>(&before, &tables.1, now)?;
@@ -28,11 +32,16 @@ impl FlowFiles {
             }
             None => {}
         }
-        let unfinished = self.directory.join("workers.new");
-        fs::write(&unfinished, serde_json::to_vec(&self.crew)?)?;
         // From here on the new tables are those that count.
-        fs::rename(&unfinished, self.directory.join(CREW))?;
+        self.keep_crew(&self.crew)?;
         self.remove_others()
+    }
+
+    /// Writes down whose tables there are.
+    pub(super) fn keep_crew(&self, crew: &Crew) -> io::Result<()> {
+        let unfinished = self.directory.join("workers.new");
+        fs::write(&unfinished, serde_json::to_vec(crew)?)?;
+        fs::rename(&unfinished, self.directory.join(CREW))
     }
 
     /// Whose tables there are; nothing when there are none.

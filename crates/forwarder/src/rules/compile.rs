@@ -14,6 +14,7 @@ use super::hop::{
     AttachmentHop, AttachmentKind, AttachmentState, Context, EdgeHop, Hop, PeerHop, Side,
 };
 use super::{Labelled, Place, Port, Rules, Underlay};
+use crate::entropy::Entropy;
 use crate::registry::{HopId, HopName, PlaceId, PlaceName, Registry};
 use contracts::forwarder as contract;
 use foldhash::HashMap;
@@ -34,6 +35,7 @@ pub fn compile(
     macs: &[MacAddress],
     registry: &mut Registry,
 ) -> Result<Rules> {
+    let selection_seed = seed(&set.selection_seed)?;
     let mut compiler = Compiler {
         set,
         registry,
@@ -41,7 +43,8 @@ pub fn compile(
             generation: set.generation,
             site: set.site.clone(),
             forwarder: set.forwarder.clone(),
-            selection_seed: seed(&set.selection_seed)?,
+            selection_seed,
+            entropy: Entropy::new(selection_seed),
             timeouts: timeouts(set.timers.as_ref())?,
             ..Rules::empty()
         },

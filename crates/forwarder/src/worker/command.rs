@@ -4,6 +4,7 @@ use crate::capture::Capture;
 use crate::counters::Counters;
 use crate::exchange::{Entry, Import, Imported};
 use crate::handover::{Bell, PortWorkers};
+use crate::home::Homes;
 use crate::latency::Latency;
 use crate::ports::Queue;
 use crate::registry::{HopId, PlaceId};
@@ -55,6 +56,8 @@ pub enum Command {
 pub struct NewRules {
     /// The rules.
     pub rules: Arc<Rules>,
+    /// Where connections are at home from now on, if it changes: there are none yet.
+    pub homes: Option<Homes>,
     /// Who has a queue of each port, in the order of the rules.
     pub ports: Arc<[PortWorkers]>,
     /// Queues of newly opened ports that are this worker's.

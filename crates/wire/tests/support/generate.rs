@@ -8,7 +8,7 @@ use wire::steering::{
     Direction, Encoding, ServicePath, ServicePathMap, SteeringContext, TunnelTemplate,
 };
 use wire::{
-    IpPacket, Label, MacAddress, ServiceIndex, Vni, checksum, ethernet, icmpv6, ipv4, ipv6,
+    Label, MacAddress, ServiceIndex, Vni, checksum, ethernet, icmpv6, ipv4, ipv6,
     neighbour_discovery, udp, vlan,
 };
 
@@ -307,7 +307,7 @@ pub fn tunnelled(numbers: &mut Numbers, inner: &[u8]) -> Vec<u8> {
     let template = TunnelTemplate::with_encoding(encoding, macs, addresses, network).unwrap();
     let mut frame = vec![0; template.length()];
     frame.extend(inner);
-    let port = IpPacket::parse(inner).unwrap().tuple.entropy_port();
+    let port = 0xc000 | numbers.below(1 << 14) as u16;
     template
         .encapsulate(&mut frame, port, &context, &OnePath(identifier, path))
         .unwrap();
