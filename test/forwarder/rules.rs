@@ -40,6 +40,7 @@ fn base(
         generation: variant.generation,
         site: site.into(),
         forwarder: "f1".into(),
+        selection_seed: b"the same for all".to_vec(),
         underlay: Some(contract::Underlay {
             port: "wan".into(),
             addresses: vec![format!("198.18.0.{number}/24")],

@@ -218,6 +218,34 @@ fn ports(answer: &str) -> BTreeSet<u16> {
         .collect()
 }
 
+/// Packets received at all ports.
+fn received(status: &contract::Status) -> u64 {
+    let ports = status.ports.iter();
+    ports.map(|port| port.received_packets).sum()
+}
+
+/// Both workers of a forwarder took part, and the kernel gave each what is at home with it: in tunnels, at edges and from VNFs.
+fn assert_dealt(name: &str) {
+    let status = status(name);
+    let handed = status.events.get("handed_over").copied().unwrap_or(0);
+    let all = received(&status);
+    let worked = status.latencies.iter().map(|latency| {
+        let buckets = latency.buckets.iter();
+        buckets.map(|bucket| bucket.packets).sum()
+    });
+    let worked: Vec<u64> = worked.collect();
+    let told = format!(
+        "{name}: {handed} of {all} handed over, {worked:?} by worker, {:?}",
+        status.drops
+    );
+    eprintln!("{told}");
+    assert!(all > 0 && handed * 100 <= all, "{told}");
+    assert!(
+        worked.len() == 2 && worked.iter().all(|&count| count > 0),
+        "{told}"
+    );
+}
+
 #[test]
 fn connections_keep_their_instance_with_two_workers() {
     if !isolated("connections_keep_their_instance_with_two_workers") {
@@ -274,6 +302,10 @@ fn connections_keep_their_instance_with_two_workers() {
     assert_eq!(&seen_by("firewall"), first, "new connections go elsewhere");
     assert_eq!(seen_by("second").len(), second.len() + 40);
 
+    for name in ["east", "west"] {
+        assert_dealt(name);
+    }
+
     // A forwarder with another number of workers finds what each connection chose.
     for workers in [1, 2] {
         drop(west);
@@ -307,13 +339,12 @@ fn connections_keep_their_instance_with_two_workers() {
     eventually("the spare serves metrics", || {
         network::succeeds("west", &ask).0
     });
-    let statuses = ["east", "west"].map(status);
-    let handed = statuses
-        .iter()
-        .map(|status| status.events.get("handed_over"));
-    let handed: u64 = handed.flatten().sum();
-    let drops = statuses.map(|status| status.drops);
-    eprintln!("handed over: {handed}; drops: {drops:?}");
-    assert!(handed > 0, "both workers took part");
+    eventually("the spare reports", || {
+        let status = status("west");
+        received(&status) > 4 * CONNECTIONS as u64
+    });
+    for name in ["east", "west"] {
+        assert_dealt(name);
+    }
     drop(west);
 }
