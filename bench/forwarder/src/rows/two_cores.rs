@@ -2,7 +2,8 @@
 //!
 //! Frames of 64 bytes out of a VNF's interface go into a tunnel, 64 at a time, of connections drawn uniformly; they lie in
 //! packet buffers that were written just before. Two workers are measured twice: with every frame arriving where its connection is
-//! at home, and with frames arriving anywhere, so that half of them are handed over. Time is each thread's processor time in the
+//! at home, as ports that know homes deal them out ([`forwarder::dealing`]), and with frames arriving anywhere, as from ports that
+//! do not, so that half of them are handed over. Time is each thread's processor time in the
 //! forwarder's code, rings included; making frames does not count. Rates are those of the middle stretch of 512 frames, and of these the
 //! medians of rounds in turns.
 
@@ -25,7 +26,8 @@ use std::time::{Duration, Instant};
 use wire::IpPacket;
 
 const KEY: [u8; 16] = *b"who is home here";
-const SIZES: [(u32, &str); 2] = [(1_000, "1k"), (512_000, "512k")];
+/// Connections, and what is behind the names of their figures.
+const SIZES: [(u32, &str); 2] = [(1_000, ""), (512_000, "_512k")];
 /// Frames processed together, and bursts made ready before the clock starts.
 const BURST: usize = 64;
 const BURSTS: usize = 8;
@@ -381,24 +383,24 @@ fn measure_size(bench: &Bench, team: &Team, flows: u32, label: &str, results: &m
             format!("{some} of {all} rounds had two whole processors, and count"),
         ),
     };
-    results.note(&format!("two_cores_{label}"), text);
+    results.note(&format!("two_cores{label}"), text);
     if full > 0 {
         let text = format!("{full} frames found a ring full");
-        results.note(&format!("two_cores_anywhere_{label}"), text);
+        results.note(&format!("two_cores_anywhere{label}"), text);
     }
     let every: Vec<&Round> = rounds.iter().collect();
     let mut say = |name: &str, rounds: &[&Round], rate: fn(&Round) -> f64| {
         let median_of = |rate: fn(&Round) -> f64| median(rounds.iter().map(|r| rate(r)).collect());
         results.against(
-            &format!("two_cores_{name}_{label}"),
+            &format!("two_cores{name}{label}"),
             median_of(rate),
             "Mpps",
             ("one worker", median_of(|round| round.alone)),
             Better::Larger,
         );
     };
-    say("at_home", &counted, |round| round.at_home);
-    say("anywhere", &counted, |round| round.anywhere);
-    say("apart_of_all_rounds", &every, |round| round.apart);
-    say("at_home_of_all_rounds", &every, |round| round.at_home);
+    say("", &counted, |round| round.at_home);
+    say("_anywhere", &counted, |round| round.anywhere);
+    say("_apart_of_all_rounds", &every, |round| round.apart);
+    say("_of_all_rounds", &every, |round| round.at_home);
 }

@@ -19,18 +19,15 @@ impl FlowFiles {
             self.is_fresh = false;
             self.crew.key = before.next_key.unwrap_or(before.key);
         }
-        match before.filter(|before| !before.deals_like(&self.crew)) {
-            Some(before) => {
-                let lost = self.deal::<Ipv4Key>(&before, &tables.0, now)?
-                    + self.deal::<Ipv6Key>(&before, &tables.1, now)?;
-                if lost > 0 {
-                    eprintln!(
-                        "switchboard-forwarder: {lost} connections found no room in the tables of {} workers",
-                        self.crew.workers
-                    );
-                }
+        if let Some(before) = before.filter(|before| !before.deals_like(&self.crew)) {
+            let lost = self.deal::<Ipv4Key>(&before, &tables.0, now)?
+                + self.deal::<Ipv6Key>(&before, &tables.1, now)?;
+            if lost > 0 {
+                eprintln!(
+                    "switchboard-forwarder: {lost} connections found no room in the tables of {} workers",
+                    self.crew.workers
+                );
             }
-            None => {}
         }
         // From here on the new tables are those that count.
         self.keep_crew(&self.crew)?;
@@ -202,6 +199,43 @@ mod tests {
                 name.to_string_lossy().starts_with("ipv4")
             });
             assert_eq!(tables.count(), workers, "no table stays behind");
+        }
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn entries_follow_their_homes_when_the_last_process_left_another_key() {
+        let name = format!("switchboard-deal-key-{}", std::process::id());
+        let directory = PathBuf::from("/dev/shm").join(name);
+        let (files, mut tables) = open(&directory, 3, 1);
+        assert!(files.is_fresh());
+        files.keep_names(&Default::default()).unwrap();
+        // Nobody has a home yet: the key holds at once.
+        let key = [7; 16];
+        files.keep_keys(key, None).unwrap();
+        let homes = Homes::new(key, 3);
+        for number in 0..COUNT {
+            let home = homes.of(&self::key(number).tuple(Direction::Forward));
+            insert(&mut tables[home], number);
+        }
+        drop((files, tables));
+        for (key, next_key) in [
+            (key, None),
+            (key, Some([8; 16])),
+            ([8; 16], Some([9; 16])),
+            ([9; 16], None),
+        ] {
+            let (files, tables) = open(&directory, 3, 2);
+            assert!(!files.is_fresh());
+            assert_eq!(files.key(), key);
+            let homes = Homes::new(key, 3);
+            for number in 0..COUNT {
+                let home = homes.of(&self::key(number).tuple(Direction::Forward));
+                assert!(tables[home].get(&self::key(number)).is_some(), "{number}");
+            }
+            let all: usize = tables.iter().map(Ipv4Table::len).sum();
+            assert_eq!(all, COUNT as usize);
+            files.keep_keys(key, next_key).unwrap();
         }
         fs::remove_dir_all(&directory).unwrap();
     }
