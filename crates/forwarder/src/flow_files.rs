@@ -9,9 +9,9 @@
 //! | `names.json` | the [`Registry`]: written before a number can be in a table |
 //! | `workers.json` | how many workers the tables are of, and the key and the function of their connections' homes ([`crate::home`]) |
 //! | `ipv4.0`, `ipv6.0` | the tables of one worker ([`flow::FlowTable::create_in`]) |
-//! | `ipv4.<worker>-of-<workers>-by-<function>`, `ipv6.…` | the tables of several |
+//! | `ipv4.<worker>-of-<workers>-by-<function>-<deals>`, `ipv6.…` | the tables of several |
 //!
-//! A forwarder that starts with another number of workers than the one before, or has another function for homes, deals the entries out anew. The tables
+//! A forwarder that starts with another number of workers than the one before, or has another function for homes, or was left another key by it, deals the entries out anew. The tables
 //! before stay until all entries are in the new ones and `workers.json` says so.
 
 mod deal;
@@ -55,6 +55,14 @@ struct Crew {
     /// The key that the next process deals entries out by, if it is another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     next_key: Option<[u8; 16]>,
+    /// How often entries have been dealt out anew: tables that are being filled are never those there were.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    deals: u32,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Crew {
@@ -98,6 +106,7 @@ impl FlowFiles {
                 key: tables.0.hash_key,
                 function: crate::home::FUNCTION,
                 next_key: None,
+                deals: 0,
             },
             is_fresh: true,
             lock,
@@ -196,7 +205,11 @@ impl FlowFiles {
         self.directory.join(match (crew.workers, crew.function) {
             (1, _) => format!("{family}.{worker}"),
             (workers, 0) => format!("{family}.{worker}-of-{workers}"),
-            (workers, function) => format!("{family}.{worker}-of-{workers}-by-{function}"),
+            (workers, 1) => format!("{family}.{worker}-of-{workers}-by-1"),
+            (workers, function) => {
+                let deals = crew.deals;
+                format!("{family}.{worker}-of-{workers}-by-{function}-{deals}")
+            }
         })
     }
 }

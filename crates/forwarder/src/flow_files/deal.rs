@@ -18,8 +18,10 @@ impl FlowFiles {
         if let Some(before) = &before {
             self.is_fresh = false;
             self.crew.key = before.next_key.unwrap_or(before.key);
+            self.crew.deals = before.deals;
         }
         if let Some(before) = before.filter(|before| !before.deals_like(&self.crew)) {
+            self.crew.deals += 1;
             let lost = self.deal::<Ipv4Key>(&before, &tables.0, now)?
                 + self.deal::<Ipv6Key>(&before, &tables.1, now)?;
             if lost > 0 {
