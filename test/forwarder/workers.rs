@@ -141,10 +141,18 @@ fn status(name: &str) -> contract::Status {
 }
 
 fn apply(variant: Variant) {
-    for (name, rules) in [
+    apply_with_seed(variant, None);
+}
+
+/// Applies rules, with another secret of the platform if one is given.
+fn apply_with_seed(variant: Variant, seed: Option<&[u8; 16]>) {
+    for (name, mut rules) in [
         ("east", rules::east(variant)),
         ("west", rules::west(variant)),
     ] {
+        if let Some(seed) = seed {
+            rules.selection_seed = seed.to_vec();
+        }
         let written = format!("/run/{name}.new");
         fs::write(&written, rules.encode_to_vec()).expect("/run is writable");
         fs::rename(&written, format!("/run/{name}.pb")).expect("/run is writable");
@@ -346,5 +354,23 @@ fn connections_keep_their_instance_with_two_workers() {
     for name in ["east", "west"] {
         assert_dealt(name);
     }
+
+    // Homes stay where connections have them when the platform's secret is another one, and follow it with the next start.
+    variant.generation = 3;
+    apply_with_seed(variant, Some(b"another for all!"));
+    await_applied(3);
+    assert_eq!(ports(&client.ask("ask")), more, "with another secret");
+    drop(west);
+    fs::remove_file("/run/west.status.pb").expect("it has reported");
+    west = forwarder("west", 2);
+    await_applied(3);
+    for _ in 0..3 {
+        assert_eq!(ports(&client.ask("ask")), more, "dealt out anew");
+    }
+    assert_eq!(&seen_by("firewall"), first);
+    eventually("it reports", || {
+        received(&status("west")) > 8 * CONNECTIONS as u64
+    });
+    assert_dealt("west");
     drop(west);
 }
