@@ -106,7 +106,9 @@ impl Control {
                 .as_ref()
                 .map_or(settings.hash_key, |files| files.key()),
             next_key: None,
-            is_settled: files.as_ref().is_some_and(|files| !files.is_fresh()),
+            is_settled: workers
+                .report()
+                .is_none_or(|report| report.flow_entries > 0),
         };
         Ok(Control {
             site: identity.site,

@@ -36,8 +36,6 @@ const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
 pub struct FlowFiles {
     directory: PathBuf,
     crew: Crew,
-    /// Whether there were no tables.
-    is_fresh: bool,
     lock: Lock,
 }
 
@@ -108,7 +106,6 @@ impl FlowFiles {
                 next_key: None,
                 deals: 0,
             },
-            is_fresh: true,
             lock,
         };
         let mut registry = files.names()?;
@@ -125,11 +122,6 @@ impl FlowFiles {
     /// Key of the homes that entries are dealt out by.
     pub fn key(&self) -> [u8; 16] {
         self.crew.key
-    }
-
-    /// Whether the directory had no tables: no connection has a home yet.
-    pub fn is_fresh(&self) -> bool {
-        self.is_fresh
     }
 
     /// Writes down the key of homes, and the one that the next process is to deal entries out by, if it is another one.

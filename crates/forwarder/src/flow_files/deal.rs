@@ -16,7 +16,6 @@ impl FlowFiles {
     pub(super) fn settle(&mut self, tables: &(Config, Config), now: u32) -> io::Result<()> {
         let before = self.crew_before();
         if let Some(before) = &before {
-            self.is_fresh = false;
             self.crew.key = before.next_key.unwrap_or(before.key);
             self.crew.deals = before.deals;
         }
@@ -210,7 +209,6 @@ mod tests {
         let name = format!("switchboard-deal-key-{}", std::process::id());
         let directory = PathBuf::from("/dev/shm").join(name);
         let (files, mut tables) = open(&directory, 3, 1);
-        assert!(files.is_fresh());
         files.keep_names(&Default::default()).unwrap();
         // Nobody has a home yet: the key holds at once.
         let key = [7; 16];
@@ -228,7 +226,6 @@ mod tests {
             ([9; 16], None),
         ] {
             let (files, tables) = open(&directory, 3, 2);
-            assert!(!files.is_fresh());
             assert_eq!(files.key(), key);
             let homes = Homes::new(key, 3);
             for number in 0..COUNT {

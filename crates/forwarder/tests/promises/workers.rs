@@ -12,7 +12,7 @@ use crate::network::{Delivery, HOST_MAC, Network, Service, port_mac};
 use crate::plan::{Plan, chain, instance};
 use crate::random::{Draw, change, platform};
 use contracts::forwarder::TraceRequest;
-use flow::FlowEntry;
+use flow::{FlowEntry, State};
 use forwarder::counters::{Counters, StageCount};
 use forwarder::registry::{HopId, PlaceId};
 use forwarder::trace::Trace;
@@ -63,6 +63,12 @@ fn passed(counters: &Counters, place: PlaceId) -> ([StageCount; 2], u64) {
 /// Entries in their order, without who spoke first: of both directions under way at once, which comes first is not promised.
 fn whoever_began<K: Copy + Ord>(mut entries: Vec<FlowEntry<K>>) -> Vec<FlowEntry<K>> {
     for entry in &mut entries {
+        // States name the ends by who spoke first.
+        entry.state = match (entry.hops.opener, entry.state) {
+            (1, State::OpenerClosed) => State::AnswererClosed,
+            (1, State::AnswererClosed) => State::OpenerClosed,
+            (_, state) => state,
+        };
         entry.hops.opener = 0;
     }
     sorted(entries)
