@@ -16,6 +16,8 @@ use crate::workers::{self, Threads, Workers};
 use contracts::forwarder as contract;
 use prost::Message;
 use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -515,10 +517,13 @@ fn unix_time() -> Duration {
         .unwrap_or_default()
 }
 
-/// Writes a file so that a reader finds all of it or the old one.
+/// Writes a file so that a reader finds all of it or the old one. It has the platform's secret, and is nobody else's to read.
 fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let unfinished = file.with_extension("new");
-    fs::write(&unfinished, bytes)?;
-    fs::File::open(&unfinished)?.sync_all()?;
+    let mut options = fs::File::options();
+    let options = options.write(true).create(true).truncate(true);
+    let mut written = options.mode(0o600).open(&unfinished)?;
+    written.write_all(bytes)?;
+    written.sync_all()?;
     fs::rename(&unfinished, file)
 }

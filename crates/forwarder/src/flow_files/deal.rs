@@ -5,7 +5,7 @@ use crate::family::Family;
 use crate::home::Homes;
 use flow::{Config, FlowKey, FlowTable, Insertion, Ipv4Key, Ipv6Key, Verdict};
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use wire::steering::Direction;
 
@@ -35,10 +35,10 @@ impl FlowFiles {
         self.remove_others()
     }
 
-    /// Writes down whose tables there are.
+    /// Writes down whose tables there are. The key is nobody else's to read.
     pub(super) fn keep_crew(&self, crew: &Crew) -> io::Result<()> {
         let unfinished = self.directory.join("workers.new");
-        fs::write(&unfinished, serde_json::to_vec(crew)?)?;
+        file(&unfinished, true)?.write_all(&serde_json::to_vec(crew)?)?;
         fs::rename(&unfinished, self.directory.join(CREW))
     }
 
