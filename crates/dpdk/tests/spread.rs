@@ -17,8 +17,22 @@ fn a_device_that_can_spread_packets_gets_a_queue_for_each_worker() {
         let count = packets.len();
         assert_eq!(queue.send(&mut packets), count);
     }
+    // It has a key and a table that can be set, of the usual lengths.
+    let spreading = port.spreading().expect("it tells");
+    assert_eq!((spreading.key_length, spreading.entries), (40, 128));
+    let table: Vec<u16> = (0..128).map(|entry| entry % 3).collect();
+    port.spread_by(vec![1; 40], &table)
+        .expect("it takes key and table");
+    for (key, table) in [(vec![1; 39], &table[..]), (vec![1; 40], &table[1..])] {
+        assert_eq!(port.spread_by(key, table).unwrap_err().number, 22);
+    }
+    assert!(
+        port.spread_by(vec![1; 40], &[9; 128]).is_err(),
+        "it has three queues"
+    );
     port.close(queues).expect("it closes");
     let (port, queues) = Port::open_spread("net_ring0", &pool, 3, 64).expect("it opens");
     assert_eq!(queues.len(), 1, "a ring cannot spread");
+    assert_eq!(port.spreading(), None);
     port.close(queues).expect("it closes");
 }
