@@ -11,8 +11,8 @@
 //! | `ipv4.0`, `ipv6.0` | the tables of one worker ([`flow::FlowTable::create_in`]) |
 //! | `ipv4.<worker>-of-<workers>-by-<function>-<deals>`, `ipv6.…` | the tables of several |
 //!
-//! A forwarder that starts with another number of workers than the one before, or has another function for homes, or was left another key by it, deals the entries out anew. The tables
-//! before stay until all entries are in the new ones and `workers.json` says so.
+//! A forwarder that starts with another number of workers than the one before, has another function for homes or was left another key for them, deals
+//! the entries out anew. The tables before stay until all entries are in the new ones and `workers.json` says so.
 
 mod deal;
 mod lock;
@@ -51,16 +51,11 @@ struct Crew {
     #[serde(default)]
     function: u32,
     /// The key that the next process deals entries out by, if it is another one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     next_key: Option<[u8; 16]>,
     /// How often entries have been dealt out anew: tables that are being filled are never those there were.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     deals: u32,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
 }
 
 impl Crew {

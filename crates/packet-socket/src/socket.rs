@@ -34,8 +34,8 @@ pub struct Socket {
     interface: Interface,
 }
 
-/// What tells the kernel by which program it deals frames out among a group of sockets. The group's frames are kept for it too: drop it
-/// when they are not wanted any more.
+/// What tells the kernel by which program it deals frames out among a group of sockets. It keeps the first of them open: drop it
+/// with the group.
 #[derive(Debug)]
 pub struct Dealer {
     /// Of the group's first socket.
@@ -159,7 +159,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Opens several sockets on an interface among which the kernel deals frames out by a program, and what tells it by which
+    /// Opens several sockets, one at least, on an interface among which the kernel deals frames out by a program, and what tells it by which
     /// (`PACKET_FANOUT_CBPF`). Until then the first gets all.
     ///
     /// # Errors
@@ -167,7 +167,7 @@ impl Socket {
     pub fn open_group(name: &str, count: usize) -> Result<(Vec<Socket>, Dealer), OpenError> {
         let mut group = Vec::with_capacity(count);
         let mut number = None;
-        for _ in 0..count {
+        for _ in 0..count.max(1) {
             let socket = Socket::unbound(name)?;
             // Bound and not in the group yet, it would get every frame once more.
             socket.refuse_all().map_err(failed(name, "refuse frames"))?;
