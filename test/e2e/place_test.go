@@ -101,7 +101,7 @@ func TestConnectionsLeaveAPlaceThatIsOutOfUse(t *testing.T) {
 	})
 	l.breakPlace(t, machine, map[string]chainSpec{"acme/wide": wide})
 	eventually(t, 20*time.Second, d.allAnswered)
-	there, longest := d.waits(400 * time.Millisecond) // the probes take longer to find the place
+	there, longest := d.waits(200 * time.Millisecond) // the probes take longer to find the place, and an answer ten times less
 	t.Logf("%d of %d flows had the place; none waited longer than %v", there, len(d.all), longest.Round(time.Millisecond))
 	if there == 0 {
 		t.Error("no connection had the place that was taken out of use")
