@@ -111,15 +111,19 @@ pub fn quote(v6: bool, bytes: &[u8]) -> Result<Quote, ParseError> {
     if fragment.is_some() {
         return Ok(Quote { tuple, fragment });
     }
-    let transport = quote
-        .get(transport_offset..)
-        .and_then(|rest| rest.first_chunk::<8>())
-        .ok_or(ParseError::IcmpQuoteTruncated)?;
-    let [a, b, c, d, ..] = *transport;
+    // Others may be shorter than what is quoted at least (RFC 792), and show no ports.
+    let transport = || {
+        let rest = quote.get(transport_offset..);
+        let start = rest.and_then(|rest| rest.first_chunk::<8>());
+        start.ok_or(ParseError::IcmpQuoteTruncated)
+    };
     (tuple.source_port, tuple.destination_port) = match tuple.protocol {
-        tcp::PROTOCOL | udp::PROTOCOL => (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])),
+        tcp::PROTOCOL | udp::PROTOCOL => {
+            let [a, b, c, d, ..] = *transport()?;
+            (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
+        }
         ICMP | ICMPV6 if (tuple.protocol == ICMPV6) == v6 => {
-            let identifier = Message::parse(v6, transport)?.echo_identifier;
+            let identifier = Message::parse(v6, transport()?)?.echo_identifier;
             (identifier.unwrap_or(0), identifier.unwrap_or(0))
         }
         _ => (0, 0),

@@ -70,6 +70,8 @@ fn whoever_began<K: Copy + Ord>(mut entries: Vec<FlowEntry<K>>) -> Vec<FlowEntry
         entry.state = match (entry.hops.opener, entry.state) {
             (1, State::OpenerClosed) => State::AnswererClosed,
             (1, State::AnswererClosed) => State::OpenerClosed,
+            // A SYN that is not plain may be overtaken.
+            (_, State::PickedUp) => State::Established,
             (_, state) => state,
         };
         entry.hops.opener = 0;

@@ -235,6 +235,19 @@ fn short_quotes_are_named() {
 }
 
 #[test]
+fn what_has_no_ports_may_be_shorter_than_a_quote_is_at_least() {
+    // One byte of protocol 10 behind an IPv6 header: found by fuzzing.
+    let mut packet = udp_v6()[..41].to_vec();
+    packet[4..7].copy_from_slice(&[0, 1, 10]);
+    let answer = error_v6(Error::TimeExceeded, OURS_V6, &packet).unwrap();
+    let quoted = quoted_tuple(true, &answer[40..]).unwrap();
+    assert_eq!(
+        (quoted.protocol, quoted.source_port, quoted.destination_port),
+        (10, 0, 0)
+    );
+}
+
+#[test]
 fn a_quote_of_another_version_is_malformed() {
     let mut message = vec![11, 0, 0, 0, 0, 0, 0, 0];
     message.extend(udp_v6());
