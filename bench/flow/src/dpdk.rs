@@ -15,6 +15,9 @@ unsafe extern "C" {
     fn peer_lookup(hash: *const c_void, keys: *const Ipv4Key, count: u32) -> u64;
 }
 
+/// Keys that it looks up together at most.
+const MOST: usize = 64;
+
 /// Starts DPDK with this much memory, in small or transparent huge pages.
 pub fn start(megabytes: u32) {
     // SAFETY: called once, before anything else of DPDK.
@@ -47,8 +50,11 @@ impl Subject for RteHash {
     }
 
     fn lookup(&mut self, keys: &[Ipv4Key]) -> u64 {
-        // SAFETY: keys are 16 bytes without padding, and at most 64 of them.
-        unsafe { peer_lookup(self.0, keys.as_ptr(), keys.len() as u32) }
+        let parts = keys.chunks(MOST);
+        // SAFETY: keys are 16 bytes without padding, and at most as many of them.
+        parts
+            .map(|keys| unsafe { peer_lookup(self.0, keys.as_ptr(), keys.len() as u32) })
+            .sum()
     }
 
     fn insert(&mut self, keys: &[Ipv4Key]) {

@@ -1,6 +1,6 @@
 //! Measures the flow table and its peers in turns. Usage: `bench-flow [results.json [largest number of flows]]`.
 //!
-//! Keys are uniformly random among the connections in the table, in bursts of 64; they are drawn before the clock
+//! Keys are uniformly random among the connections in the table, in bursts of 256; they are drawn before the clock
 //! starts, a few thousand at a time, so that they lie in the cache as a burst's parsed headers do.
 
 mod measure;

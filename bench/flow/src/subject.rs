@@ -1,15 +1,13 @@
 //! The tables that are measured, behind one interface.
 
+pub use flow::BURST;
 use flow::{Config, Direction, Hit, Hops, Insertion, Ipv4Key, Ipv4Table};
-
-/// Keys per burst.
-pub const BURST: usize = 64;
 
 /// A table of connections.
 pub trait Subject {
     /// Its name in the results.
     fn name(&self) -> &'static str;
-    /// Looks up a burst of at most 64; returns the sum of what was found.
+    /// Looks up a burst of at most [`BURST`]; returns the sum of what was found.
     fn lookup(&mut self, keys: &[Ipv4Key]) -> u64;
     /// Adds a burst of connections as a forwarder does after a burst of look-ups that found nothing.
     fn insert(&mut self, keys: &[Ipv4Key]);

@@ -13,6 +13,9 @@ unsafe extern "C" {
     fn peer_lookup(hash: *const c_void, keys: *const Ipv4Key, count: u32, data: *mut u64) -> u64;
 }
 
+/// Connections it looks up together at most.
+pub const MOST: usize = 64;
+
 /// A table of connections: their hops, and where packets of each are noted.
 pub struct RteHash {
     hash: *mut c_void,
@@ -50,16 +53,16 @@ impl RteHash {
         assert_eq!(result, 0, "rte_hash has room");
     }
 
-    /// Looks up at most 64 connections.
+    /// Looks up at most [`MOST`] connections.
     #[inline]
     pub fn look_up(&self, keys: &[Ipv4Key], results: &mut [Hit]) {
-        let mut data = [0u64; 64];
-        // SAFETY: at most 64 keys of 16 bytes without padding, and room for 64 values.
+        let mut data = [0u64; MOST];
+        // SAFETY: at most as many keys, of 16 bytes without padding, and room for their values.
         let hits = unsafe {
             peer_lookup(
                 self.hash,
                 keys.as_ptr(),
-                keys.len().min(64) as u32,
+                keys.len().min(MOST) as u32,
                 data.as_mut_ptr(),
             )
         };

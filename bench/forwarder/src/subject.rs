@@ -1,20 +1,19 @@
-//! The forwarder's pipeline, as a worker calls it: 64 frames in packet buffers at a time.
+//! The forwarder's pipeline, as a worker calls it: a burst of frames in packet buffers at a time.
 
 use crate::clock::{processor_time, reading_cost};
 use crate::frames::{Draw, Writer};
 use crate::rows::Bench;
 use crate::rules;
 use dpdk::{Mbuf, Pool};
+pub use flow::BURST;
 use forwarder::pipeline::{Output, Pipeline, Settings};
 use forwarder::registry::Registry;
 use forwarder::rules::{Rules, compile};
 use std::time::Duration;
 use wire::MacAddress;
 
-/// Frames processed together.
-pub const BURST: usize = 64;
 /// Bursts made ready before the clock starts: they lie in the second-level cache, as what a device has just written.
-pub const BURSTS: usize = 8;
+pub const BURSTS: usize = 512 / BURST;
 
 /// Frames ready to be received.
 pub struct Load {

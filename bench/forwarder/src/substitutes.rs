@@ -4,7 +4,7 @@
 //! ageing, each in its connection's entry. `rte_hash` has no such notes: it says where the entry is, as a program around it would
 //! have it. In a second measurement it is spared that, and all notes go to one entry.
 
-use crate::rte_hash::RteHash;
+use crate::rte_hash::{MOST, RteHash};
 use crate::rules::VNF_PORT;
 use flow::{Found, Hit, Hops, Ipv4Key, Position, Substitute};
 use forwarder::rules::{Hop, Rules, Side};
@@ -29,7 +29,9 @@ impl Substitute<Ipv4Key> for Always {
 impl Substitute<Ipv4Key> for RteHash {
     #[inline]
     fn look_up(&self, keys: &[Ipv4Key], results: &mut [Hit]) {
-        RteHash::look_up(self, keys, results);
+        for (keys, results) in keys.chunks(MOST).zip(results.chunks_mut(MOST)) {
+            RteHash::look_up(self, keys, results);
+        }
     }
 }
 

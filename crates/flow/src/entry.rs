@@ -114,6 +114,8 @@ impl Said {
     }
 }
 
+const ENDS_SHIFT: u32 = 24;
+
 /// A connection found in the table, and what its entry said then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -137,7 +139,7 @@ impl Found {
     /// Both hops in one number, which is equal where they are.
     #[inline(always)]
     pub fn ends(&self) -> u32 {
-        (self.word >> 24) as u32
+        (self.word >> ENDS_SHIFT) as u32
     }
 
     #[inline(always)]
@@ -162,50 +164,60 @@ impl Found {
 }
 
 /// What came of the look-up of a key of a burst: [`Found`], or nothing. Both are written by the same instructions, as which
-/// it is may be a coin toss.
+/// it is may be a coin toss. Two words, so that several can be compared at once.
 #[derive(Clone, Copy, Debug)]
 pub struct Hit {
+    /// What [`Said::word`] is.
     word: u64,
-    position: Option<Position>,
-    low: u16,
+    /// ```text
+    ///   63     48 47          32 31                     0
+    ///  +---------+--------------+------------------------+
+    ///  |    0    |  Said::low   | position, 0 for none   |
+    ///  +---------+--------------+------------------------+
+    /// ```
+    rest: u64,
 }
+
+const LOW_SHIFT: u32 = 32;
 
 impl Hit {
     /// Nothing was found.
-    pub const NONE: Hit = Hit {
-        word: 0,
-        position: None,
-        low: 0,
-    };
+    pub const NONE: Hit = Hit { word: 0, rest: 0 };
 
     /// What a slot says, if it is at a position.
     #[inline(always)]
     pub(crate) fn new(position: Option<Position>, Said { word, low }: Said) -> Hit {
+        let position = position.map_or(0, |position| position.0.get());
         Hit {
             word,
-            position,
-            low,
+            rest: u64::from(position) | u64::from(low) << LOW_SHIFT,
         }
     }
 
     /// The connection, if it was found.
     #[inline(always)]
     pub fn found(self) -> Option<Found> {
-        let Hit {
-            word,
-            position,
-            low,
-        } = self;
-        position.map(|position| Found {
-            word,
-            position,
-            low,
+        let position = NonZeroU32::new(self.rest as u32)?;
+        Some(Found {
+            word: self.word,
+            position: Position(position),
+            low: (self.rest >> LOW_SHIFT) as u16,
         })
     }
 
     #[inline(always)]
     pub(crate) fn is_found(&self) -> bool {
-        self.position.is_some()
+        self.rest as u32 != 0
+    }
+
+    /// Not 0 where the connection was not found while another was, or has other hops, or a packet like one of the other's may change something
+    /// else in its entry: where a protocol, an opener, a state or an age differs.
+    #[inline(always)]
+    pub fn differs_from(self, other: Hit) -> u64 {
+        const WORD: u64 = !0 << ENDS_SHIFT | 0xff;
+        // The last bit of every position is set.
+        const REST: u64 = (0xfff & !PLACE_MASK) << LOW_SHIFT | 1;
+        (self.word ^ other.word) & WORD | (self.rest ^ other.rest) & REST
     }
 }
 

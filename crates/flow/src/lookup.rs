@@ -7,13 +7,11 @@ use crate::key::FlowKey;
 use crate::probe::Wanted;
 use crate::table::FlowTable;
 
-/// Keys that one burst may hold; longer slices are looked up in bursts of this size.
-pub const BURST: usize = 64;
-/// Keys whose hashes are computed together before their buckets are asked for.
-const CHUNK: usize = 16;
-
-/// Keys that may be fetched for before the next ones are known.
-pub const FETCH: usize = CHUNK;
+/// Keys that one burst may hold; longer slices are looked up in bursts of this size. Positions in a burst are kept in bytes.
+pub const BURST: usize = 256;
+/// Keys whose hashes are computed together, and whose buckets are asked for one right behind the other then: asked for among other work each
+/// takes several times as long where pages are small. More at once are more than processors keep in flight.
+pub const FETCH: usize = 64;
 
 /// A burst of look-ups under way: where its keys may lie, on its way from memory while its owner does something else.
 pub struct Lookups<K: FlowKey> {
@@ -190,9 +188,9 @@ impl<K: FlowKey> FlowTable<K> {
         let buckets = &mut lookups.buckets[start..start + keys.len()];
         lookups.count = start + keys.len();
         let parts = keys
-            .chunks(CHUNK)
-            .zip(wanted.chunks_mut(CHUNK))
-            .zip(buckets.chunks_mut(CHUNK));
+            .chunks(FETCH)
+            .zip(wanted.chunks_mut(FETCH))
+            .zip(buckets.chunks_mut(FETCH));
         for ((keys, wanted), buckets) in parts {
             K::probe_each(engine, self.mixer, self.shape, keys, wanted, buckets);
             for [first, _] in buckets {
@@ -212,17 +210,17 @@ impl<K: FlowKey> FlowTable<K> {
         let lines = self.memory.buckets();
         let count = lookups.count.min(BURST);
         let keys = lookups.wanted[..count].iter().zip(&lookups.buckets);
-        // One in five is in its second bucket, unpredictably: the list grows without a branch, and the second bucket is
-        // asked for without one. Of a key that was found this asks for the first one again, which is there.
+        // One in five is in its second bucket, unpredictably: the list grows without a branch.
         let mut misses = 0;
         for (at, ((wanted, buckets), result)) in keys.zip(results).enumerate() {
             *result = look(engine, lines, wanted, buckets[0], FIRST);
-            let is_missed = usize::from(!result.is_found());
-            self.memory.prefetch(buckets[is_missed]);
             missed.keys[misses % BURST] = at as u8;
-            misses += is_missed;
+            misses += usize::from(!result.is_found());
         }
         missed.count = misses;
+        for &at in &missed.keys[..misses.min(BURST)] {
+            self.memory.prefetch(lookups.buckets[usize::from(at)][1]);
+        }
     }
 
     #[inline(always)]
@@ -235,7 +233,7 @@ impl<K: FlowKey> FlowTable<K> {
     ) {
         let lines = self.memory.buckets();
         for &at in &missed.keys[..missed.count.min(BURST)] {
-            let at = usize::from(at) % BURST;
+            let at = usize::from(at);
             let (wanted, buckets) = (&lookups.wanted[at], lookups.buckets[at]);
             let found = look(engine, lines, wanted, buckets[1], SECOND);
             if !found.is_found() {

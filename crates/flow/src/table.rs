@@ -110,12 +110,18 @@ impl<K: FlowKey> Noting<'_, K> {
     /// look at the entry.
     #[inline(always)]
     pub fn on_packet_found(&mut self, found: &Found, tcp_flags: u8, direction: Direction) {
+        if !self.changes_nothing(found, tcp_flags, direction) {
+            self.on_packet_after_all(found.position, tcp_flags, direction);
+        }
+    }
+
+    /// Whether that changes nothing.
+    #[inline(always)]
+    pub fn changes_nothing(&self, found: &Found, tcp_flags: u8, direction: Direction) -> bool {
         let said = found.said();
         let side = Side::of(direction, said.opener());
         let (low, _) = self.notes.after(said.protocol(), said.low, tcp_flags, side);
-        if (low ^ said.low) | self.stale != 0 {
-            self.on_packet_after_all(found.position, tcp_flags, direction);
-        }
+        (low ^ said.low) | self.stale == 0
     }
 
     #[cold]

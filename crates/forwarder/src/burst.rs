@@ -14,6 +14,7 @@ mod ahead;
 mod at_home;
 mod keys;
 mod packet;
+mod positions;
 mod read;
 mod train;
 
@@ -33,15 +34,12 @@ use read::Read;
 use wire::ip::Fragmentation;
 use wire::steering::Direction;
 
-/// Stands for the position of a key at an edge.
-const NO_EDGE: u8 = u8::MAX;
-
 /// Packets of a burst and their connections; kept between bursts for its memory. It shares no line of the cache.
 #[repr(align(64))]
 pub(crate) struct Burst {
     packets: [Packet; BURST],
-    /// Positions of the packets' keys at the edge they enter at; [`NO_EDGE`] without one.
-    edge_slots: [u8; BURST],
+    /// Positions of the packets' keys at the edge they enter at.
+    edge_slots: [Option<u8>; BURST],
     v4: Connections<Ipv4Key>,
     v6: Connections<Ipv6Key>,
     /// Nothing while packets are read.
@@ -59,7 +57,7 @@ impl Default for Burst {
     fn default() -> Self {
         Burst {
             packets: [LONG; BURST],
-            edge_slots: [NO_EDGE; BURST],
+            edge_slots: [None; BURST],
             v4: Connections::new(Ipv4Key::new(0, 0, 0, 0, 0, 0)),
             v6: Connections::new(Ipv6Key::new(0, 0, 0, 0, 0, 0)),
             remembered: None,
@@ -129,7 +127,7 @@ impl Burst {
 }
 
 /// Packets of a burst, and the positions of their keys at edges.
-type Columns<'a> = (&'a mut [Packet; BURST], &'a mut [u8; BURST]);
+type Columns<'a> = (&'a mut [Packet; BURST], &'a mut [Option<u8>; BURST]);
 
 /// Gives packets from edges the place that their connections have, if they have one.
 #[inline]
@@ -153,7 +151,7 @@ fn enter<K: Family>(
         packet.way = packet.way.moved(place, direction);
         let slot_at_stage = stages.push(stage_key(&edges.keys[slot], place, direction));
         *packet = packet.at(lane, slot_at_stage);
-        edge_slots[at] = slot as u8;
+        edge_slots[at] = Some(slot as u8);
     }
 }
 
@@ -398,10 +396,9 @@ impl<F: Frame> Pipeline<F> {
         frame: &mut F,
         now: u32,
     ) -> bool {
-        let slot = burst.edge_slots[at];
-        if slot == NO_EDGE {
+        let Some(slot) = burst.edge_slots[at] else {
             return true;
-        }
+        };
         let arrival = burst.arrival(at);
         let (key, found) = connections.edges.get(slot.into());
         let (Some(found), Some(Hop::Edge(edge))) =

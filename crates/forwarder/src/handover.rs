@@ -13,6 +13,7 @@ use crate::home::WORKERS_LIMIT;
 use crate::output::{Errand, Heard, Output};
 use crate::pipeline::Pipeline;
 use crate::rules::Rules;
+use flow::BURST;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rtrb::{Consumer, Producer, PushError, RingBuffer};
 use std::io;
@@ -22,9 +23,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 /// Frames that may be on their way from one worker to another.
 pub const RING: usize = 1_024;
-/// Frames after which no more are taken from a ring in one round, for each port: as many as a round takes from the port itself.
-/// With fewer, a ring would fill while its reader keeps up with its own ports.
-const BATCH: usize = 64;
 /// Stands for the position of a port that is not in the rules.
 const NOWHERE: u16 = u16::MAX;
 
@@ -273,7 +271,8 @@ impl<F: Frame> Handover<F> {
             position.filter(|&port| port != NOWHERE).map(usize::from)
         };
         let source = &mut self.from[at];
-        let most = BATCH * self.ports.len().max(1);
+        // As many as a round takes from the ports themselves. With fewer, a ring would fill while its reader keeps up with its own ports.
+        let most = BURST * self.ports.len().max(1);
         let (mut total, mut taken) = (0, 0);
         while total < most {
             let Ok(item) = source.ring.pop() else {

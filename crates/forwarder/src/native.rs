@@ -6,6 +6,7 @@
 
 use crate::counters::Drop;
 use crate::rules::{AttachmentHop, Hop, Matching, Rules, Side};
+use flow::BURST;
 use std::collections::VecDeque;
 use wire::ethernet;
 use wire::ip::{Fragmentation, IpPacket};
@@ -13,8 +14,6 @@ use wire::steering::Direction;
 
 /// Frames that wait at an end at most.
 const WAITING_LIMIT: usize = 4_096;
-/// Frames received in one burst.
-const BURST: usize = 64;
 
 /// One end of native functions: a port's queue of frames that came out of them.
 #[derive(Debug)]

@@ -24,6 +24,7 @@ use crate::rules::Rules;
 use crate::trace::Trace;
 use contracts::forwarder as contract;
 use dpdk::Mbuf;
+use flow::BURST;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::collections::HashMap;
 use std::io;
@@ -74,6 +75,8 @@ const SLEEPS: [(u32, Duration); 4] = [
 const LONGEST_WAIT: u16 = 500;
 /// Rounds between two looks at the commands while busy.
 const COMMAND_ROUNDS: u32 = 64;
+/// What a device has is received for one burst.
+const _: () = assert!(dpdk::RECEIVE_LIMIT == BURST);
 
 impl Worker {
     /// A worker without ports, and the way to it. With `handover` it is one of several, and its pipeline knows that
@@ -112,7 +115,7 @@ impl Worker {
     pub fn run(mut self) -> Worker {
         let _known = self.transfer.register_thread();
         let mut output = Output::default();
-        let mut burst = Vec::with_capacity(64);
+        let mut burst = Vec::with_capacity(BURST);
         let (mut idle, mut round) = (0u32, 0u32);
         loop {
             round = round.wrapping_add(1);

@@ -6,7 +6,7 @@ use crate::bridge::Bridge;
 use crate::peers::pause;
 use crate::rules;
 use crate::substitutes::{self, Always};
-use dpdk::{Mbuf, Pool, Port, Queue};
+use dpdk::{Mbuf, Pool, Port, Queue, RECEIVE_LIMIT};
 use forwarder::pipeline::{Output, Pipeline, Settings};
 use forwarder::registry::Registry;
 use forwarder::rules::{Rules, compile};
@@ -132,7 +132,7 @@ impl Ports {
     }
 
     fn run(&mut self) {
-        let mut burst = Vec::with_capacity(64);
+        let mut burst = Vec::with_capacity(RECEIVE_LIMIT);
         let (mut time, mut packets, mut rounds) = (Duration::ZERO, 0, 0u32);
         loop {
             let start = Instant::now();

@@ -1,6 +1,6 @@
 //! Two workers against one, each with a processor.
 //!
-//! Frames of 64 bytes out of a VNF's interface go into a tunnel, 64 at a time, of connections drawn uniformly; they lie in
+//! Frames of 64 bytes out of a VNF's interface go into a tunnel, a burst at a time, of connections drawn uniformly; they lie in
 //! packet buffers that were written just before. Two workers are measured twice: with every frame arriving where its connection is
 //! at home, as ports that know homes deal them out ([`forwarder::dealing`]), and with frames arriving anywhere, as from ports that
 //! do not, so that half of them are handed over. Time is each thread's processor time in the
@@ -12,6 +12,7 @@ use crate::clock::{median, processor_time, reading_cost};
 use crate::frames::{Draw, Writer};
 use crate::results::{Better, Results};
 use crate::rules::{self, PORT_MAC, VNF_EGRESS_MAC, VNF_PORT, WAN_PORT};
+use crate::subject::{BURST, BURSTS};
 use dpdk::{Mbuf, Pool};
 use forwarder::counters::Drop;
 use forwarder::handover::{Handover, PortWorkers};
@@ -28,9 +29,6 @@ use wire::IpPacket;
 const KEY: [u8; 16] = *b"who is home here";
 /// Connections, and what is behind the names of their figures.
 const SIZES: [(u32, &str); 2] = [(1_000, ""), (512_000, "_512k")];
-/// Frames processed together, and bursts made ready before the clock starts.
-const BURST: usize = 64;
-const BURSTS: usize = 8;
 /// Rounds for each repetition of other rows: they are many because not all count.
 const ROUNDS: u64 = 4;
 /// Part of the best rate by which a processor counts as whole.

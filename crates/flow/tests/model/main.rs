@@ -154,5 +154,5 @@ fn ipv6_with_room_to_grow() {
 
 #[test]
 fn ipv6_at_the_bound() {
-    assert_full(check(neighbours6, 1 << 20, 60_000, 120_000));
+    assert_full(check(neighbours6, 1 << 20, 80_000, 120_000));
 }

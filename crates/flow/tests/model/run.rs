@@ -222,7 +222,12 @@ impl<K: FlowKey> Run<K> {
     }
 
     fn look_up_burst(&mut self) {
-        let count = 1 + self.random.below(2 * BURST as u32) as usize;
+        let most = if self.random.once_in(4) {
+            2 * BURST
+        } else {
+            BURST / 2
+        };
+        let count = 1 + self.random.below(most as u32) as usize;
         let keys: Vec<K> = (0..count).map(|_| self.key()).collect();
         let mut results = vec![Hit::NONE; count];
         self.table.lookup_batch(&keys, &mut results);

@@ -2,6 +2,7 @@
 
 use super::keys::Connections;
 use super::packet::{Lane, Packet};
+use super::positions::Positions;
 use super::{AsOf, Burst};
 use crate::arrival::spend_time_to_live;
 use crate::counters::{Counters, Drop};
@@ -17,6 +18,9 @@ use crate::trace::{Sieve, Trace};
 use flow::{BURST, FlowTable, Noting, Work};
 use std::ops::Range;
 use wire::{Addresses, ethernet};
+
+/// Packets that are compared at once.
+const TOGETHER: usize = 8;
 
 /// What sending packets of one family takes.
 struct Ahead<'a, K: Family, T> {
@@ -249,13 +253,13 @@ impl<K: Family> Run<'_, K> {
         let start = range.start;
         let packets = self.burst.packets.get(range).unwrap_or_default();
         let (count, bytes) = match self.table.is_as_found() {
-            true => self.note::<SIMPLE, true>(start, packets),
+            true => self.note_together::<SIMPLE>(start, packets),
             false => self.note::<SIMPLE, false>(start, packets),
         };
         let first = list.len();
         // All together: one by one each frame would cost a look at both lists' ends.
         list.extend(frames.take(count));
-        let mut stuck = Stuck(0);
+        let mut stuck = Positions::NONE;
         for (at, (packet, frame)) in packets.iter().zip(&mut list[first..]).enumerate() {
             let slot = packet.slot();
             let framed = match SIMPLE {
@@ -263,17 +267,66 @@ impl<K: Family> Run<'_, K> {
                 false => self.frame(packet, slot, frame),
             };
             if !framed {
-                stuck.add(at);
+                add_stuck(&mut stuck, at);
             }
         }
-        if stuck.0 != 0 {
-            stuck.take_out(list, first);
-        }
+        let unsent = match stuck.is_empty() {
+            true => 0,
+            false => take_out(list, first, &stuck),
+        };
         Gone {
             packets: count,
             bytes,
-            unsent: stuck.0.count_ones().into(),
+            unsent,
         }
+    }
+
+    /// [`Run::note`], several at a time while they are alike and change nothing in their connections' entries.
+    #[inline(always)]
+    fn note_together<const SIMPLE: bool>(
+        &mut self,
+        start: usize,
+        packets: &[Packet],
+    ) -> (usize, u64) {
+        let may_be_alike = SIMPLE || self.trace.is_none() && !self.way.entered();
+        let (mut count, mut bytes) = (0, 0);
+        for packets in packets.chunks(TOGETHER) {
+            let some = match packets.as_array::<TOGETHER>() {
+                Some(packets) if may_be_alike => self.bytes_if_alike(packets),
+                _ => None,
+            };
+            let (gone, length) = match some {
+                Some(length) => (TOGETHER, length),
+                None => self.note::<SIMPLE, true>(start + count, packets),
+            };
+            (count, bytes) = (count + gone, bytes + length);
+            if gone < packets.len() {
+                break;
+            }
+        }
+        (count, bytes)
+    }
+
+    /// The bytes of several packets, if all belong to the run, and noting them changes nothing.
+    #[inline(always)]
+    fn bytes_if_alike(&self, packets: &[Packet; TOGETHER]) -> Option<u64> {
+        let (first, slot) = (packets[0], packets[0].slot());
+        let hits = self.connections.stages.hits.get(slot..)?;
+        let hits = hits.first_chunk::<TOGETHER>()?;
+        let found = hits[0].found()?;
+        let differs = first.differs_from(self.first) | u64::from(found.ends() ^ self.ends);
+        let direction = flow_direction(self.way.direction());
+        let flags = first.tcp_flags();
+        if differs != 0 || !self.table.changes_nothing(&found, flags, direction) {
+            return None;
+        }
+        let (mut unlike, mut longest, mut bytes) = (0, 0, 0);
+        for (distance, (packet, hit)) in packets.iter().zip(hits).enumerate() {
+            unlike |= packet.is_unlike(first, distance) | hit.differs_from(hits[0]);
+            longest = longest.max(packet.length());
+            bytes += u64::from(packet.length());
+        }
+        (unlike == 0 && longest <= self.exit.mtu).then_some(bytes)
     }
 
     /// Counts the packets that belong to the run, up to the first that does not, and their bytes, and notes them in their
@@ -336,8 +389,10 @@ impl<K: Family> Run<'_, K> {
     /// Notes a packet in its connection's entry of the edge it entered at.
     #[inline]
     fn note_at_edge(&mut self, at: usize, tcp_flags: u8) {
-        let slot = usize::from(self.burst.edge_slots[at % BURST]) % BURST;
-        if let Some(found) = self.connections.edges.hits[slot].found() {
+        let Some(slot) = self.burst.edge_slots[at % BURST] else {
+            return;
+        };
+        if let (_, Some(found)) = self.connections.edges.get(slot.into()) {
             let seen = flow::Direction::Forward;
             self.table.on_packet(found.position, tcp_flags, seen);
         }
@@ -383,20 +438,19 @@ impl<K: Family> Run<'_, K> {
     }
 }
 
-/// Those packets of a run, by their positions, whose buffers had no room.
-struct Stuck(u64);
+/// Adds a packet of a run whose buffer had no room.
+#[cold]
+#[inline(never)]
+fn add_stuck(stuck: &mut Positions, at: usize) {
+    stuck.add(at);
+}
 
-impl Stuck {
-    #[cold]
-    #[inline(never)]
-    fn add(&mut self, at: usize) {
-        self.0 |= 1 << at;
-    }
-
-    /// Takes their frames out of the end of a list, where the run begins at `first`.
-    #[cold]
-    fn take_out<F>(&self, list: &mut Vec<F>, first: usize) {
-        let frames = list.split_off(first).into_iter().enumerate();
-        list.extend(frames.filter_map(|(at, frame)| (self.0 >> at & 1 == 0).then_some(frame)));
-    }
+/// Takes those packets of a run out of the end of a list, where the run begins at `first`; returns how many these were.
+#[cold]
+fn take_out<F>(list: &mut Vec<F>, first: usize, stuck: &Positions) -> u64 {
+    let frames = list.split_off(first);
+    let all = frames.len();
+    let frames = frames.into_iter().enumerate();
+    list.extend(frames.filter_map(|(at, frame)| (!stuck.has(at)).then_some(frame)));
+    (first + all - list.len()) as u64
 }

@@ -3,6 +3,7 @@
 //! Which of them a packet is, is a coin toss, so nothing here asks: a branch that is foretold wrongly every second time costs more than all the
 //! rest.
 
+use super::positions::Positions;
 use crate::pipeline::{AwayFrames, Errand};
 use flow::BURST;
 
@@ -13,7 +14,7 @@ pub(super) struct AtHome {
     /// The worker each of the frames received is at home with, as far as is known; this one if not.
     workers: [u8; BURST],
     /// Positions, among the frames that stay, of those known to be at home here.
-    here: u64,
+    here: Positions,
 }
 
 impl Default for AtHome {
@@ -21,7 +22,7 @@ impl Default for AtHome {
         AtHome {
             some_away: false,
             workers: [0; BURST],
-            here: 0,
+            here: Positions::NONE,
         }
     }
 }
@@ -30,7 +31,7 @@ impl AtHome {
     /// Begins a burst of the worker `own`.
     pub(super) fn clear(&mut self, own: u8) {
         self.workers = [own; BURST];
-        (self.some_away, self.here) = (false, 0);
+        (self.some_away, self.here) = (false, Positions::NONE);
     }
 
     /// Whether some are at home elsewhere.
@@ -40,13 +41,13 @@ impl AtHome {
 
     /// Whether the packet at a position among those that stay is known to be at home here.
     pub(super) fn is_here(&self, at: usize) -> bool {
-        self.here >> at & 1 == 1
+        self.here.has(at)
     }
 
     /// Notes a packet that stays, and is at home here.
     #[inline(always)]
     pub(super) fn stays(&mut self, at: usize) {
-        self.here |= 1 << at;
+        self.here.add(at);
     }
 
     /// Notes the worker that a packet is at home with, and whether that is another one.

@@ -6,6 +6,8 @@ use flow::{BURST, FlowTable, Found, Hit, Lookups, Missed, Noting};
 
 /// Ports worked out together, by the processors that work out most.
 const AT_ONCE: usize = 8;
+/// Ports worked out before they are written to where they belong.
+const PART: usize = 64;
 
 /// Connections to look up, of one family.
 pub(super) struct Connections<K: Family> {
@@ -131,11 +133,14 @@ impl<K: Family> Keys<K> {
             return;
         }
         let count = self.count.next_multiple_of(AT_ONCE).min(BURST);
-        let mut ports = [0; BURST];
-        for (key, port) in self.keys[..count].iter().zip(&mut ports) {
-            *port = key.entropy_port(entropy);
+        let keys = self.keys[..count].chunks(PART);
+        for (keys, all) in keys.zip(self.ports.as_chunks_mut::<PART>().0) {
+            let mut ports = [0; PART];
+            for (key, port) in keys.iter().zip(&mut ports) {
+                *port = key.entropy_port(entropy);
+            }
+            *all = ports;
         }
-        self.ports = ports;
     }
 
     /// What notes packets of these connections in their entries. `now` is in seconds.

@@ -93,6 +93,16 @@ impl Packet {
         (self.word.0 >> FLAGS) as u8
     }
 
+    /// Not 0 where a packet is not like one `distance` before it in its family's lane: goes by another way, shows TCP flags that
+    /// mean something else to its connection's entry, or has a key elsewhere than so far behind the other's.
+    #[inline(always)]
+    pub(super) fn is_unlike(self, other: Packet, distance: usize) -> u64 {
+        const FLAGS_NOTED: u64 = ((tcp::FIN | tcp::SYN | tcp::RST) as u64) << FLAGS;
+        const MASK: u64 = 0xff << SLOT | 0xff << LANE | FLAGS_NOTED;
+        let expected = other.word.0.wrapping_add((distance as u64) << SLOT);
+        (self.way.0 ^ other.way.0) | (self.word.0 ^ expected) & MASK
+    }
+
     /// Not 0 where a packet goes by another way or lane than one before it, or may begin a connection.
     #[inline(always)]
     pub(super) fn differs_from(self, first: Packet) -> u64 {

@@ -1,10 +1,10 @@
 //! Reading the plain packets of a burst: what they are, which connections', and whose those are.
 
+use super::Burst;
 use super::at_home::AtHome;
 use super::keys::Keys;
 use super::packet::{LONG, Lane, Packet};
 use super::train::Follow;
-use super::{Burst, NO_EDGE};
 use crate::capture::Capture;
 use crate::family::Family;
 use crate::frame::Frame;
@@ -136,7 +136,8 @@ impl Burst {
     ) {
         self.v4.clear();
         self.v6.clear();
-        self.edge_slots = [NO_EDGE; BURST];
+        let count = received.frames.len().min(BURST);
+        self.edge_slots[..count].fill(None);
         self.homes.clear(sharers.own as u8);
         self.is_captured = false;
         let mut remembered = self.remembered.take().unwrap_or_default();
