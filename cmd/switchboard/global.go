@@ -63,7 +63,7 @@ func newGlobalCommand() *cobra.Command {
 	durationFlag(f, &flags.moves.Interval, "moves-interval", 0, "how often the optimum is looked for while things change (default 30s)")
 	f.BoolVar(&flags.keepEstimate, "keep-estimate", false, "plan for the customer's estimate, never for measured traffic")
 	f.BoolVar(&flags.newSelectionSeed, "new-selection-seed", false,
-		"replace the secret by which forwarders choose instances; established connections stay where they are")
+		"replace the secret by which forwarders choose instances; established connections stay where they are; forwarders of several workers hand packets over among them until each is started again")
 	f.StringVar(&flags.readyFile, "ready-file", "", "write this file when the API is served")
 	f.StringVar(&flags.level, "log-level", "info", "debug, info, warn or error")
 	_ = command.MarkFlagRequired("credentials")

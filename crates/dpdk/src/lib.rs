@@ -15,4 +15,4 @@ mod port;
 pub use cycles::{cycles, cycles_per_second};
 pub use environment::{Environment, EnvironmentError};
 pub use mbuf::{KnownThread, Mbuf, Pool};
-pub use port::{Port, PortError, Queue};
+pub use port::{Port, PortError, Queue, RECEIVE_LIMIT};

@@ -5,8 +5,10 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::fmt;
 use std::ptr::{self, NonNull};
 
-/// Buffers received or sent in one call at most.
+/// Buffers that a device is asked for, or given, in one call at most.
 const BURST_LIMIT: usize = 64;
+/// Packets that [`Queue::receive`] receives at most.
+pub const RECEIVE_LIMIT: usize = 4 * BURST_LIMIT;
 
 unsafe extern "C" {
     fn sb_port_open(
@@ -18,7 +20,8 @@ unsafe extern "C" {
         port: *mut u16,
     ) -> c_int;
     fn sb_port_close(port: u16) -> c_int;
-    fn sb_port_spreading(port: u16, key_length: *mut u16, entries: *mut u16) -> c_int;
+    fn sb_port_spreading(port: u16, key_length: *mut u16, entries: *mut u16, udp: *mut u8)
+    -> c_int;
     fn sb_port_spread_by(port: u16, key: *mut u8, queues: *const u16) -> c_int;
     fn sb_port_missed(port: u16) -> u64;
     fn sb_port_carrier(port: u16) -> c_int;
@@ -41,6 +44,10 @@ pub struct Spreading {
     pub key_length: usize,
     /// Entries of its indirection table, which the lowest bits of the hash choose from.
     pub entries: usize,
+    /// Whether it reads UDP's ports over IPv4.
+    pub udp_v4: bool,
+    /// The same over IPv6.
+    pub udp_v6: bool,
 }
 
 /// Why a port did not open, or does not do as it was told.
@@ -137,13 +144,15 @@ impl Port {
 
     /// How a device of several queues spreads packets; nothing where it cannot be told to do it otherwise.
     pub fn spreading(&self) -> Option<Spreading> {
-        let (mut key_length, mut entries) = (0, 0);
-        // SAFETY: the port is open, and both numbers outlive the call.
-        let result =
-            unsafe { sb_port_spreading(self.number, &raw mut key_length, &raw mut entries) };
+        let (mut key_length, mut entries, mut udp) = (0, 0, 0);
+        let numbers = (&raw mut key_length, &raw mut entries, &raw mut udp);
+        // SAFETY: the port is open, and all numbers outlive the call.
+        let result = unsafe { sb_port_spreading(self.number, numbers.0, numbers.1, numbers.2) };
         (result == 0).then(|| Spreading {
             key_length: key_length.into(),
             entries: entries.into(),
+            udp_v4: udp & 1 != 0,
+            udp_v6: udp & 2 != 0,
         })
     }
 
@@ -157,11 +166,8 @@ impl Port {
             devargs: format!("port {}", self.number),
             number,
         };
-        let given = Spreading {
-            key_length: key.len(),
-            entries: queues.len(),
-        };
-        if self.spreading() != Some(given) {
+        let lengths = |spreading: Spreading| (spreading.key_length, spreading.entries);
+        if self.spreading().map(lengths) != Some((key.len(), queues.len())) {
             return Err(failed(22));
         }
         // SAFETY: the port is open, and key and table are as long as the device's.
@@ -223,9 +229,22 @@ impl Queue {
         std::mem::take(&mut self.too_long)
     }
 
-    /// Receives up to a burst of packets behind those in `packets`; returns how many.
+    /// Receives what has arrived behind what is in `packets`, up to [`RECEIVE_LIMIT`]; returns how many packets it was.
     #[inline]
     pub fn receive(&mut self, packets: &mut Vec<Mbuf>) -> usize {
+        let mut total = 0;
+        loop {
+            let count = self.receive_burst(packets);
+            total += count;
+            // A device that gives less than it was asked for has no more.
+            if count < BURST_LIMIT || total + BURST_LIMIT > RECEIVE_LIMIT {
+                return total;
+            }
+        }
+    }
+
+    #[inline]
+    fn receive_burst(&mut self, packets: &mut Vec<Mbuf>) -> usize {
         let mut raw = [ptr::null_mut::<RawMbuf>(); BURST_LIMIT];
         // SAFETY: `raw` has room for the count given; the port is open as long as its queues are.
         let count =

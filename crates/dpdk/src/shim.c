@@ -116,16 +116,18 @@ static uint16_t spread(uint16_t port, uint16_t queues, struct rte_eth_conf *conf
 	return RTE_MIN(queues, limit);
 }
 
-/* How a port that spreads packets may be told to do so by UDP's source port alone: the length of its key in bytes, and the
- * entries of its indirection table; -ENOTSUP when it may not. */
-int sb_port_spreading(uint16_t port, uint16_t *key_length, uint16_t *entries) {
+/* What a port has to spread packets by: the length of its key in bytes, the entries of its indirection table, and whether it reads UDP's
+ * ports over IPv4 (1) and over IPv6 (2); -ENOTSUP when that cannot be set. */
+int sb_port_spreading(uint16_t port, uint16_t *key_length, uint16_t *entries, uint8_t *udp) {
 	struct rte_eth_dev_info info;
 	int error = rte_eth_dev_info_get(port, &info);
 
 	if (error)
 		return error;
-	if ((info.flow_type_rss_offloads & (RTE_ETH_RSS_NONFRAG_IPV4_UDP | RTE_ETH_RSS_NONFRAG_IPV6_UDP)) == 0 || info.reta_size == 0)
+	if ((info.flow_type_rss_offloads & SPREAD_BY) == 0 || info.reta_size == 0)
 		return -ENOTSUP;
+	*udp = (info.flow_type_rss_offloads & RTE_ETH_RSS_NONFRAG_IPV4_UDP ? 1 : 0) |
+	       (info.flow_type_rss_offloads & RTE_ETH_RSS_NONFRAG_IPV6_UDP ? 2 : 0);
 	*key_length = info.hash_key_size ? info.hash_key_size : 40;
 	*entries = info.reta_size;
 	return *key_length > KEY_LIMIT ? -ENOTSUP : 0;
@@ -137,7 +139,8 @@ int sb_port_spread_by(uint16_t port, uint8_t *key, const uint16_t *queues) {
 	struct rte_eth_rss_conf hash;
 	struct rte_eth_dev_info info;
 	uint16_t key_length, entries, entry;
-	int error = sb_port_spreading(port, &key_length, &entries);
+	uint8_t udp;
+	int error = sb_port_spreading(port, &key_length, &entries, &udp);
 
 	if (error)
 		return error;

@@ -20,6 +20,7 @@ fn a_device_that_can_spread_packets_gets_a_queue_for_each_worker() {
     // It has a key and a table that can be set, of the usual lengths.
     let spreading = port.spreading().expect("it tells");
     assert_eq!((spreading.key_length, spreading.entries), (40, 128));
+    assert!(spreading.udp_v4 && spreading.udp_v6);
     let table: Vec<u16> = (0..128).map(|entry| entry % 3).collect();
     port.spread_by(vec![1; 40], &table)
         .expect("it takes key and table");

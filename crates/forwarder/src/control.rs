@@ -1,5 +1,7 @@
 //! The control side of a forwarder: applies rule sets, reports, traces.
 
+mod home_keys;
+
 use crate::buffers::Buffers;
 use crate::clock;
 use crate::exchange::{self, Imported};
@@ -11,14 +13,14 @@ use crate::ports::{Change, Ports};
 use crate::registry::{PlaceName, Registry};
 use crate::rules::{self, Hop, Place, Rules};
 use crate::trace::Trace;
+use crate::whole_file;
 use crate::worker::Report;
 use crate::workers::{self, Threads, Workers};
 use contracts::forwarder as contract;
+use home_keys::HomeKeys;
 use prost::Message;
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, io, thread};
@@ -50,15 +52,6 @@ pub struct Control {
     trace_limit: usize,
     /// The worker that a walk over all flow entries is at, and whether it begins there.
     export_at: Option<(usize, bool)>,
-}
-
-/// What homes are made of.
-struct HomeKeys {
-    key: [u8; 16],
-    /// What the next process is to make them of, if it is another one.
-    next_key: Option<[u8; 16]>,
-    /// Whether connections may have homes already.
-    is_settled: bool,
 }
 
 /// Who and where a forwarder is.
@@ -172,6 +165,9 @@ impl Control {
         if let Err(error) = rules::compile(&set, &trial, &mut self.registry) {
             return self.refuse(generation, error.to_string());
         }
+        if let Err(problem) = self.keep_names() {
+            return self.refuse(generation, problem);
+        }
         let change = self.ports.follow(&set.ports);
         match self.put_in_force(set, change) {
             Ok(()) => {
@@ -186,8 +182,7 @@ impl Control {
         let macs = self.ports.macs(&set.ports);
         let rules =
             rules::compile(&set, &macs, &mut self.registry).map_err(|error| error.to_string())?;
-        self.keep_names()?;
-        let homes = self.settle_homes(rules.selection_seed)?;
+        let homes = self.settle_homes(rules.selection_seed);
         self.ports
             .deal(homes.as_ref().unwrap_or(self.workers.homes()), &rules);
         let rules = Arc::new(rules);
@@ -212,28 +207,27 @@ impl Control {
     }
 
     /// Has homes be made of the platform's secret, so that outer source ports tell of them: at once, and then returns them, where no connection
-    /// can have a home yet; otherwise when the flow tables are next dealt out. Where there is no secret they stay what they are, which is secret.
-    fn settle_homes(&mut self, secret: [u8; 16]) -> Result<Option<Homes>, String> {
-        let HomeKeys {
-            key,
-            next_key,
-            is_settled,
-        } = &mut self.home_keys;
-        if secret == [0; 16] {
-            return Ok(None);
-        }
-        let (wanted, wanted_next) = match is_settled {
-            true => (*key, (secret != *key).then_some(secret)),
-            false => (secret, None),
-        };
-        if (wanted, wanted_next) != (*key, *next_key) {
-            if let Some(files) = &self.files {
-                let kept = files.keep_keys(wanted, wanted_next);
-                kept.map_err(|error| format!("the flow directory: {error}"))?;
+    /// can have a home yet; otherwise when the flow tables are next dealt out. Where that cannot be written down they stay what they are.
+    fn settle_homes(&mut self, secret: [u8; 16]) -> Option<Homes> {
+        let wanted = self.home_keys.with(secret);
+        if wanted != self.home_keys {
+            let files = self.files.as_ref();
+            let kept = files.map(|files| files.keep_keys(wanted.key, wanted.next_key));
+            if let Some(Err(error)) = kept {
+                eprintln!(
+                    "switchboard-forwarder: flow directory: {error}: homes stay what they are"
+                );
+                return None;
             }
-            (*key, *next_key) = (wanted, wanted_next);
+            if wanted.next_key.is_some() && self.workers.count() > 1 {
+                eprintln!(
+                    "switchboard-forwarder: the platform's selection seed is another one than connections have their homes by: until the next start workers hand packets over"
+                );
+            }
+            self.home_keys = wanted;
         }
-        Ok((!*is_settled).then(|| Homes::new(wanted, self.workers.count())))
+        let may_change = !wanted.is_settled && secret != [0; 16];
+        may_change.then(|| Homes::new(wanted.key, self.workers.count()))
     }
 
     /// Writes down new names before flow entries can hold their numbers.
@@ -283,7 +277,7 @@ impl Control {
     /// Writes down the rules in force.
     fn keep(&self) {
         if let Some(file) = self.state_file()
-            && let Err(error) = write_whole(&file, &self.applied.encode_to_vec())
+            && let Err(error) = whole_file::write(&file, &self.applied.encode_to_vec())
         {
             eprintln!("switchboard-forwarder: {}: {error}", file.display());
         }
@@ -515,15 +509,4 @@ fn unix_time() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()
-}
-
-/// Writes a file so that a reader finds all of it or the old one. It has the platform's secret, and is nobody else's to read.
-fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let unfinished = file.with_extension("new");
-    let mut options = fs::File::options();
-    let options = options.write(true).create(true).truncate(true);
-    let mut written = options.mode(0o600).open(&unfinished)?;
-    written.write_all(bytes)?;
-    written.sync_all()?;
-    fs::rename(&unfinished, file)
 }

@@ -4,8 +4,9 @@
 //! What arrives elsewhere all the same is handed over; nothing here has to be right for a packet to be steered right.
 //!
 //! - The kernel deals the frames of packet sockets by a [`program`], which works out homes as workers do.
-//! - A network card cannot. But it can deal out what comes from tunnels: its Toeplitz hash, with one bit of the key set, is the outer source
-//!   port turned round, and its indirection table says whose that is ([`by_source_port`]).
+//! - A network card cannot. But it can deal out what comes from tunnels ([`card`]).
+
+pub mod card;
 
 use crate::entropy::{MIX, PORT_BITS};
 use crate::home::Homes;
@@ -16,19 +17,10 @@ use Condition::{HasAnyOf, Is, IsNotBelowIndex};
 use Operand::{Index, Number};
 use Operation::{Add, And, Multiply, Or, ShiftLeft, ShiftRight, Xor};
 
-/// What a port's packets come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arriving {
-    /// As they are, or behind labels or a network service header.
-    Plain,
-    /// In tunnels over IPv4.
-    TunnelsV4,
-    /// In tunnels over IPv6.
-    TunnelsV6,
-}
-
 /// Bits of a fragment's offset, and the one that says that more follow (RFC 791, section 3.1).
 const FRAGMENT: u32 = 0x3fff;
+/// Bits of a tag that name a VLAN (IEEE 802.1Q).
+const VLAN: u32 = 0xfff;
 const TCP: u32 = tcp::PROTOCOL as u32;
 const UDP: u32 = udp::PROTOCOL as u32;
 
@@ -60,12 +52,12 @@ mod place {
 }
 
 /// The program by which the kernel deals the frames of an interface out among workers. Of the tags in front of a packet it knows the one
-/// that the kernel takes out.
-pub fn program(homes: &Homes, arriving: Arriving) -> Program {
+/// that the kernel takes out. `has_tunnels` says whether tunnels end at the interface: in front of their packets there is no tag.
+pub fn program(homes: &Homes, has_tunnels: bool) -> Program {
     let mut program = Dealing {
         writer: Writer::default(),
         homes,
-        takes_tunnels: arriving != Arriving::Plain,
+        has_tunnels,
     };
     program.write();
     program.writer.finish()
@@ -74,7 +66,7 @@ pub fn program(homes: &Homes, arriving: Arriving) -> Program {
 struct Dealing<'a> {
     writer: Writer,
     homes: &'a Homes,
-    takes_tunnels: bool,
+    has_tunnels: bool,
 }
 
 /// Where the parts of the program go on.
@@ -194,7 +186,12 @@ impl Dealing<'_> {
         let w = &mut self.writer;
         let (tunnel, mix, settle) = (w.label(), w.label(), w.label());
         w.put(ways.udp);
-        if self.takes_tunnels {
+        if self.has_tunnels {
+            // What is behind labels or a tag is a customer's, whatever its ports are.
+            w.recall(place::START);
+            w.jump_if(HasAnyOf(u32::MAX), &ways.ports);
+            w.load_tag();
+            w.jump_if(HasAnyOf(VLAN), &ways.ports);
             w.load_behind_index(Width::Half, 2);
             for port in [vxlan::PORT, mpls_in_udp::PORT, vxlan_gpe::PORT] {
                 w.jump_if(Is(port.into()), &tunnel);
@@ -356,134 +353,4 @@ fn add_to(w: &mut Writer, place: u32) {
     w.recall_index(place);
     w.apply(Add, Index);
     w.keep(place);
-}
-
-/// How a card is to deal packets out of tunnels.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BySourcePort {
-    /// Key of its Toeplitz hash.
-    pub key: Vec<u8>,
-    /// The worker that each value of the hash's lowest bits means.
-    pub homes: Vec<u16>,
-}
-
-/// How a card with a key of so many bytes, and an indirection table of so many entries, a power of two, deals packets out of tunnels to
-/// their homes; nothing when its hash does not reach so far.
-///
-/// The hash puts together a part of the key for each bit that is set of addresses and ports: 32 bits of it, from that bit's position on (Microsoft,
-/// "RSS hashing types": source address, destination address, source port, destination port). With one bit of the key set, bit n of the hash
-/// from above is bit `position - n` of the packet's. So the position that brings bit 13 of the source port, the first behind the two that are always
-/// set, to the lowest bit of the hash brings the next ones above it, and nothing but that port to the lowest fourteen.
-pub fn by_source_port(
-    homes: &Homes,
-    arriving: Arriving,
-    key_length: usize,
-    entries: usize,
-) -> Option<BySourcePort> {
-    let addresses = match arriving {
-        Arriving::Plain => return None,
-        Arriving::TunnelsV4 => 2 * 32,
-        Arriving::TunnelsV6 => 2 * 128,
-    };
-    let first = u16::BITS - PORT_BITS;
-    let position = (addresses + first + 31) as usize;
-    let bits = entries.checked_ilog2()?;
-    if position / 8 >= key_length || !entries.is_power_of_two() || bits > PORT_BITS {
-        return None;
-    }
-    let mut key = vec![0; key_length];
-    key[position / 8] = 0x80 >> (position % 8);
-    let home = |entry: usize| homes.settle((entry as u32).reverse_bits()) as u16;
-    Some(BySourcePort {
-        key,
-        homes: (0..entries).map(home).collect(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::entropy;
-
-    /// The Toeplitz hash as cards work it out.
-    fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
-        let bit = |bytes: &[u8], at: usize| bytes[at / 8] >> (7 - at % 8) & 1;
-        (0..input.len() * 8)
-            .filter(|&at| bit(input, at) == 1)
-            .map(|at| (0..32).fold(0, |part, n| part << 1 | u32::from(bit(key, at + n))))
-            .fold(0, |hash, part| hash ^ part)
-    }
-
-    #[test]
-    fn the_hash_is_the_one_of_cards() {
-        // The first two of "Verifying the RSS hash calculation" (Microsoft), of TCP over IPv4.
-        let key: Vec<u8> = [
-            0x6d5a_56da_255b_0ec2u64,
-            0x4167_253d_43a3_8fb0,
-            0xd0ca_2bcb_ae7b_30b4,
-            0x77cb_2da3_8030_f20c,
-            0x6a42_b73b_beac_01fa,
-        ]
-        .iter()
-        .flat_map(|word| word.to_be_bytes())
-        .collect();
-        let input = |from: ([u8; 4], u16), to: ([u8; 4], u16)| {
-            [from.0, to.0]
-                .concat()
-                .into_iter()
-                .chain(from.1.to_be_bytes())
-                .chain(to.1.to_be_bytes())
-                .collect::<Vec<u8>>()
-        };
-        let one = input(([66, 9, 149, 187], 2794), ([161, 142, 100, 80], 1766));
-        assert_eq!(toeplitz(&key, &one), 0x51cc_c178);
-        let two = input(([199, 92, 111, 2], 14230), ([65, 69, 140, 83], 4739));
-        assert_eq!(toeplitz(&key, &two), 0xc626_b0ea);
-    }
-
-    #[test]
-    fn a_card_deals_what_comes_out_of_tunnels_to_its_homes() {
-        for (arriving, addresses) in [(Arriving::TunnelsV4, 8), (Arriving::TunnelsV6, 32)] {
-            for (workers, entries) in [(2, 64), (2, 128), (3, 128), (7, 512), (64, 512)] {
-                let homes = Homes::new([7; 16], workers);
-                let by = by_source_port(&homes, arriving, 40, entries).unwrap();
-                assert_eq!((by.key.len(), by.homes.len()), (40, entries));
-                let mut at_home = 0;
-                for number in 0..1u32 << PORT_BITS {
-                    let word = number.wrapping_mul(0x9e37_79b9);
-                    let entropy = number << (u32::BITS - PORT_BITS);
-                    let mut input: Vec<u8> = word.to_be_bytes().repeat(addresses / 4);
-                    input.extend(entropy::port_of(entropy).to_be_bytes());
-                    input.extend(
-                        [vxlan::PORT, mpls_in_udp::PORT][number as usize % 2].to_be_bytes(),
-                    );
-                    let entry = toeplitz(&by.key, &input) as usize % entries;
-                    at_home += u32::from(u32::from(by.homes[entry]) == homes.settle(entropy));
-                }
-                // Where a home ends within an entry, some of it are somebody else's.
-                let split = match workers.is_power_of_two() {
-                    true => 0,
-                    false => ((workers as u32) << PORT_BITS) / entries as u32,
-                };
-                assert!(
-                    at_home >= (1 << PORT_BITS) - split,
-                    "{workers} workers: {at_home}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn a_card_that_cannot_is_left_as_it_is() {
-        let homes = Homes::new([7; 16], 2);
-        for (arriving, key_length, entries) in [
-            (Arriving::Plain, 40, 128),
-            (Arriving::TunnelsV4, 12, 128),
-            (Arriving::TunnelsV6, 36, 128),
-            (Arriving::TunnelsV4, 40, 0),
-            (Arriving::TunnelsV4, 40, 96),
-        ] {
-            assert_eq!(by_source_port(&homes, arriving, key_length, entries), None);
-        }
-    }
 }

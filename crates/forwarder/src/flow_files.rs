@@ -114,7 +114,7 @@ impl FlowFiles {
         self.lock.release();
     }
 
-    /// Key of the homes that entries are dealt out by.
+    /// Key of the homes that entries were dealt out by when the directory was opened.
     pub fn key(&self) -> [u8; 16] {
         self.crew.key
     }

@@ -58,5 +58,6 @@ pub mod rules;
 pub mod rules_file;
 pub mod targets;
 pub mod trace;
+mod whole_file;
 pub mod worker;
 pub mod workers;

@@ -3,11 +3,12 @@
 //! A packet socket can have a sibling for each worker, and a device that spreads packets by itself a queue; any other device
 //! has one queue, which belongs to one worker, a different one for each port in turn.
 
-use crate::dealing::{self, Arriving};
+use crate::dealing;
+use crate::dealing::card::{self, Arriving, Means};
 use crate::handover::PortWorkers;
 use crate::home::Homes;
 use crate::native;
-use crate::rules::Rules;
+use crate::rules::{Rules, Underlay};
 use contracts::forwarder::{self as contract, port::Device};
 use dpdk::{Mbuf, Pool, Port};
 use packet_socket::{Dealer, Socket, interface_index};
@@ -77,6 +78,16 @@ pub struct Ports {
     opened: u64,
 }
 
+/// What a port's packets are dealt out by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Dealt {
+    homes: Homes,
+    /// Whether tunnels end there.
+    has_tunnels: bool,
+    /// What a card there receives.
+    arriving: Arriving,
+}
+
 struct OpenPort {
     device: Device,
     /// What the system calls the interface now; another number is another interface.
@@ -84,8 +95,7 @@ struct OpenPort {
     port: Option<Opened>,
     /// Workers that have a queue of it.
     workers: Vec<usize>,
-    /// What its packets are dealt out by.
-    dealt: Option<(Homes, Arriving)>,
+    dealt: Option<Dealt>,
     error: String,
 }
 
@@ -233,20 +243,26 @@ impl Ports {
     pub fn deal(&mut self, homes: &Homes, rules: &Rules) {
         for (index, port) in rules.ports.iter().enumerate() {
             let underlay = rules.underlay.as_ref();
-            let arriving = match underlay.filter(|underlay| underlay.port == index) {
-                None => Arriving::Plain,
-                Some(underlay) if underlay.has_v4() => Arriving::TunnelsV4,
-                Some(_) => Arriving::TunnelsV6,
+            let underlay = underlay.filter(|underlay| underlay.port == index);
+            let has_others = port.has_attachments || !port.edges.is_empty();
+            let arriving = match underlay.map(Underlay::families) {
+                // From others nothing may be known of the source port: a server's is always the same.
+                Some([v4, v6]) if !has_others => Arriving::Tunnels { v4, v6 },
+                _ => Arriving::Anything,
             };
             let Some(open) = self.open.get_mut(&port.name) else {
                 continue;
             };
-            let wanted = Some((*homes, arriving));
-            if open.workers.len() < 2 || open.dealt == wanted {
+            let wanted = Dealt {
+                homes: *homes,
+                has_tunnels: underlay.is_some(),
+                arriving,
+            };
+            if open.workers.len() < 2 || open.dealt == Some(wanted) {
                 continue;
             }
-            open.dealt = wanted;
-            if let Err(problem) = open.deal(homes, arriving) {
+            let before = open.dealt.replace(wanted);
+            if let Err(problem) = open.deal(&wanted, before) {
                 eprintln!(
                     "switchboard-forwarder: port {:?}: workers hand its packets over, as it does not deal them out: {problem}",
                     port.name
@@ -304,25 +320,31 @@ impl Ports {
 }
 
 impl OpenPort {
-    fn deal(&self, homes: &Homes, arriving: Arriving) -> Result<(), String> {
+    fn deal(&self, wanted: &Dealt, before: Option<Dealt>) -> Result<(), String> {
         match &self.port {
-            Some(Opened::Socket(_, Some(dealer))) => dealer
-                .deal_by(&dealing::program(homes, arriving))
-                .map_err(|error| error.to_string()),
+            Some(Opened::Socket(_, Some(dealer))) => {
+                let program = dealing::program(&wanted.homes, wanted.has_tunnels);
+                dealer.deal_by(&program).map_err(|error| error.to_string())
+            }
             Some(Opened::Device(port)) => {
-                let by = port.spreading().and_then(|spreading| {
-                    let (key, entries) = (spreading.key_length, spreading.entries);
-                    dealing::by_source_port(homes, arriving, key, entries)
+                let before = before.map_or(Arriving::Anything, |before| before.arriving);
+                if (wanted.arriving, before) == (Arriving::Anything, Arriving::Anything) {
+                    // It was opened so.
+                    return Ok(());
+                }
+                let means = port.spreading().map(|spreading| Means {
+                    key_length: spreading.key_length,
+                    entries: spreading.entries,
+                    udp_v4: spreading.udp_v4,
+                    udp_v6: spreading.udp_v6,
                 });
-                let dealt = by.map(|by| {
-                    // It may have fewer queues than there are workers.
-                    let queue = |home: &u16| home % self.workers.len() as u16;
-                    let queues: Vec<u16> = by.homes.iter().map(queue).collect();
-                    port.spread_by(by.key, &queues)
-                });
-                dealt
-                    .transpose()
-                    .map(drop)
+                let deal =
+                    means.and_then(|means| card::deal(&wanted.homes, wanted.arriving, means));
+                let deal = deal.ok_or("its hash cannot be made the outer UDP source port")?;
+                // It may have fewer queues than there are workers.
+                let queue = |worker: &u16| worker % self.workers.len() as u16;
+                let queues: Vec<u16> = deal.workers.iter().map(queue).collect();
+                port.spread_by(deal.key, &queues)
                     .map_err(|error| error.to_string())
             }
             _ => Ok(()),

@@ -77,9 +77,13 @@ pub struct Underlay {
 }
 
 impl Underlay {
-    /// Whether it has an IPv4 address.
-    pub fn has_v4(&self) -> bool {
-        self.addresses.iter().any(|own| own.address().is_ipv4())
+    /// Whether tunnels can end here over IPv4, and over IPv6.
+    pub fn families(&self) -> [bool; 2] {
+        let addresses = || self.addresses.iter().map(|own| own.address());
+        [
+            addresses().any(|own| own.is_ipv4()),
+            addresses().any(|own| own.is_ipv6()),
+        ]
     }
 }
 

@@ -1,6 +1,6 @@
 //! The kernel deals frames out among packet sockets by the homes of their connections.
 
-use forwarder::dealing::{Arriving, program};
+use forwarder::dealing::program;
 use forwarder::entropy::Entropy;
 use forwarder::home::Homes;
 use nix::sched::{CloneFlags, unshare};
@@ -98,6 +98,8 @@ fn packet(kind: u32, number: u32) -> Vec<u8> {
 
 /// Kinds of packets there are, and of what is in front of them.
 const PACKETS: u32 = 10;
+/// The first of them are no fragments, which leave with their connections' ports and meet elsewhere.
+const WHOLE: u32 = 8;
 const FRAMES: u32 = 4;
 
 /// The connection that a packet shows where it arrives.
@@ -161,12 +163,12 @@ fn tunnelled(number: u32, packet: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Runs in a network namespace of its own, with two interfaces that are joined; false where that is not allowed.
-fn in_namespace(test: impl FnOnce() + Send + 'static) -> bool {
+/// Runs in a network namespace of its own, with two interfaces that are joined; says so, and does not, where that is not allowed.
+fn in_namespace(test: impl FnOnce() + Send + 'static) {
     thread::spawn(move || {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
             eprintln!("skipped: a network namespace needs root: {error}");
-            return false;
+            return;
         }
         // The kernel beside the test says nothing of its own.
         let quiet = "/proc/sys/net/ipv6/conf/default/disable_ipv6";
@@ -175,10 +177,9 @@ fn in_namespace(test: impl FnOnce() + Send + 'static) -> bool {
         ip("link set here up");
         ip("link set there up");
         test();
-        true
     })
     .join()
-    .expect("the test passes")
+    .expect("the test passes");
 }
 
 fn ip(words: &str) {
@@ -253,13 +254,28 @@ fn plain(count: u32) -> Vec<(Vec<u8>, FiveTuple)> {
         .collect()
 }
 
+/// Datagrams that go where tunnels end by their ports alone: in a VLAN, behind labels or a network service header. All come from the first
+/// of the ports that mean the first worker.
+fn like_tunnels() -> Vec<(Vec<u8>, FiveTuple)> {
+    let numbers = 0..300;
+    numbers
+        .map(|number| {
+            let mut packet = packet(2 + number % 2, number);
+            let ports = packet.len() - 16;
+            packet[ports..ports + 2].copy_from_slice(&0xc000u16.to_be_bytes());
+            packet[ports + 2..ports + 4].copy_from_slice(&wire::vxlan::PORT.to_be_bytes());
+            (frame(1 + number % 3, &packet), shown(&packet))
+        })
+        .collect()
+}
+
 #[test]
 fn packets_arrive_at_their_homes_whatever_is_in_front_of_them() {
     in_namespace(|| {
         let mut sender = Socket::open("here").unwrap();
         let (mut group, dealer) = Socket::open_group("there", WORKERS).unwrap();
         let homes = Homes::new(KEY, WORKERS);
-        dealer.deal_by(&program(&homes, Arriving::Plain)).unwrap();
+        dealer.deal_by(&program(&homes, false)).unwrap();
         check(&mut sender, &mut group, &plain(60));
         // The interface has been away: the kernel joins the sockets again.
         ip("link set there down");
@@ -278,20 +294,19 @@ fn what_comes_out_of_tunnels_arrives_at_its_home() {
         let mut sender = Socket::open("here").unwrap();
         let (mut group, dealer) = Socket::open_group("there", WORKERS).unwrap();
         let homes = Homes::new(KEY, WORKERS);
-        dealer.deal_by(&program(&homes, Arriving::Plain)).unwrap();
+        dealer.deal_by(&program(&homes, false)).unwrap();
         // By another program from now on.
-        dealer
-            .deal_by(&program(&homes, Arriving::TunnelsV4))
-            .unwrap();
+        dealer.deal_by(&program(&homes, true)).unwrap();
         let frames: Vec<(Vec<u8>, FiveTuple)> = (0..2_000)
             .map(|number| {
-                let packet = packet(number % PACKETS, number);
-                (tunnelled(number / PACKETS, &packet), shown(&packet))
+                let packet = packet(number % WHOLE, number);
+                (tunnelled(number / WHOLE, &packet), shown(&packet))
             })
             .collect();
         check(&mut sender, &mut group, &frames);
-        // An interface with tunnels can have other packets too.
+        // An interface with tunnels can have other packets too, with tunnels of customers' own among them.
         check(&mut sender, &mut group, &plain(8));
+        check(&mut sender, &mut group, &like_tunnels());
     });
 }
 

@@ -9,10 +9,10 @@ use std::fmt;
 
 /// Places of memory.
 pub const PLACES: u32 = 16;
-/// Where the kernel keeps what is not in the frame (`SKF_AD_OFF`), and of that the EtherType and whether it took a tag out.
+/// Where the kernel keeps what is not in the frame (`SKF_AD_OFF`), and of that the EtherType and the tag that it took out.
 const ANCILLARY: u32 = 0xffff_f000;
 const ETHER_TYPE: u32 = ANCILLARY;
-const TAG_TAKEN_OUT: u32 = ANCILLARY + 48;
+const TAG: u32 = ANCILLARY + 44;
 
 /// What an operation takes besides A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,9 +133,9 @@ impl Writer {
         self.load(Width::Word, ETHER_TYPE);
     }
 
-    /// A = 1 if the kernel took a tag out, 0 otherwise.
-    pub fn load_has_tag(&mut self) {
-        self.load(Width::Word, TAG_TAKEN_OUT);
+    /// A = the tag that the kernel took out, 0 where there was none.
+    pub fn load_tag(&mut self) {
+        self.load(Width::Word, TAG);
     }
 
     /// A = a number.

@@ -3,9 +3,10 @@
 use super::{Crew, FlowFiles, file};
 use crate::family::Family;
 use crate::home::Homes;
+use crate::whole_file;
 use flow::{Config, FlowKey, FlowTable, Insertion, Ipv4Key, Ipv6Key, Verdict};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use wire::steering::Direction;
 
@@ -20,26 +21,42 @@ impl FlowFiles {
             self.crew.deals = before.deals;
         }
         if let Some(before) = before.filter(|before| !before.deals_like(&self.crew)) {
-            self.crew.deals += 1;
-            let lost = self.deal::<Ipv4Key>(&before, &tables.0, now)?
-                + self.deal::<Ipv6Key>(&before, &tables.1, now)?;
-            if lost > 0 {
-                eprintln!(
-                    "switchboard-forwarder: {lost} connections found no room in the tables of {} workers",
-                    self.crew.workers
-                );
-            }
+            self.deal_anew(before, tables, now)?;
         }
         // From here on the new tables are those that count.
         self.keep_crew(&self.crew)?;
         self.remove_others()
     }
 
+    /// Deals all entries out anew. Where nothing but another key wants that, and not all of it succeeds, the tables there are stay, and so do homes:
+    /// packets are handed over then, which costs no connection.
+    fn deal_anew(&mut self, before: Crew, tables: &(Config, Config), now: u32) -> io::Result<()> {
+        self.crew.deals += 1;
+        let v4 = self.deal::<Ipv4Key>(&before, &tables.0, now);
+        let lost = v4.and_then(|lost| Ok(lost + self.deal::<Ipv6Key>(&before, &tables.1, now)?));
+        let same_tables =
+            before.workers == self.crew.workers && before.function == self.crew.function;
+        let problem = match lost {
+            Ok(0) => return Ok(()),
+            Ok(lost) => format!(
+                "{lost} connections found no room in the tables of {} workers",
+                self.crew.workers
+            ),
+            Err(error) if !same_tables => return Err(error),
+            Err(error) => error.to_string(),
+        };
+        if same_tables {
+            self.crew = before;
+            eprintln!("switchboard-forwarder: {problem}: connections keep the homes they had");
+        } else {
+            eprintln!("switchboard-forwarder: {problem}");
+        }
+        Ok(())
+    }
+
     /// Writes down whose tables there are. The key is nobody else's to read.
     pub(super) fn keep_crew(&self, crew: &Crew) -> io::Result<()> {
-        let unfinished = self.directory.join("workers.new");
-        file(&unfinished, true)?.write_all(&serde_json::to_vec(crew)?)?;
-        fs::rename(&unfinished, self.directory.join(CREW))
+        whole_file::write(&self.directory.join(CREW), &serde_json::to_vec(crew)?)
     }
 
     /// Whose tables there are; nothing when there are none.
@@ -235,6 +252,47 @@ mod tests {
             let all: usize = tables.iter().map(Ipv4Table::len).sum();
             assert_eq!(all, COUNT as usize);
             files.keep_keys(key, next_key).unwrap();
+        }
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn homes_stay_where_another_key_finds_no_room() {
+        let name = format!("switchboard-deal-room-{}", std::process::id());
+        let directory = PathBuf::from("/dev/shm").join(name);
+        let (files, mut tables) = open(&directory, 2, 1);
+        files.keep_names(&Default::default()).unwrap();
+        let homes = Homes::new(files.key(), 2);
+        for number in 0..COUNT {
+            let home = homes.of(&key(number).tuple(Direction::Forward));
+            insert(&mut tables[home], number);
+        }
+        let key_before = files.key();
+        files.keep_keys(key_before, Some([8; 16])).unwrap();
+        drop((files, tables));
+        // Room for some, and for none.
+        for room in [64 << 10, 1] {
+            let small = Config::new(room, [2; 16]);
+            let opened = FlowFiles::open(&directory, 2, &(small, small), false, || 7);
+            let (files, _) = opened.expect("the tables there are will do");
+            assert_eq!(files.key(), key_before);
+            let names = fs::read_dir(&directory).unwrap();
+            let tables = names.filter(|entry| {
+                let name = entry.as_ref().unwrap().file_name();
+                name.to_string_lossy().starts_with("ipv4")
+            });
+            assert_eq!(tables.count(), 2, "no unfinished table stays behind");
+        }
+        // Another number of workers cannot do with them.
+        let small = Config::new(1, [2; 16]);
+        assert!(FlowFiles::open(&directory, 3, &(small, small), false, || 7).is_err());
+        let (files, tables) = open(&directory, 2, 3);
+        assert_eq!(files.key(), [8; 16], "there is room again");
+        let homes = Homes::new(files.key(), 2);
+        for number in 0..COUNT {
+            let home = homes.of(&key(number).tuple(Direction::Forward));
+            let found = tables[home].get(&key(number)).expect("none is lost");
+            assert_eq!(found.hops(), hops(number));
         }
         fs::remove_dir_all(&directory).unwrap();
     }

@@ -2,6 +2,7 @@
 
 use super::{FlowFiles, file};
 use crate::registry::{HopId, PlaceId, PlaceName, Registry, Used};
+use crate::whole_file;
 use flow::{FlowKey, FlowTable, Ipv4Key, Ipv6Key, Verdict};
 use std::{fs, io};
 
@@ -81,9 +82,7 @@ impl FlowFiles {
     /// # Errors
     /// The file cannot be written.
     pub fn keep_names(&self, registry: &Registry) -> io::Result<()> {
-        let unfinished = self.directory.join("names.new");
-        fs::write(&unfinished, serde_json::to_vec(registry)?)?;
-        fs::rename(&unfinished, self.directory.join(NAMES))
+        whole_file::write(&self.directory.join(NAMES), &serde_json::to_vec(registry)?)
     }
 }
 
