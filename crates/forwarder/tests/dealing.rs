@@ -219,9 +219,8 @@ fn arrive(
                 let end = 4 + one.length;
                 let mut frame = buffers[one.place][start..end].to_vec();
                 one.complete(&mut frame).expect("it is a frame");
-                if frames.contains(&frame) {
-                    arrived.insert(frame, number);
-                }
+                assert!(frames.contains(&frame), "nobody sent {frame:02x?}");
+                arrived.insert(frame, number);
             }
         }
     }
@@ -307,6 +306,38 @@ fn what_comes_out_of_tunnels_arrives_at_its_home() {
         // An interface with tunnels can have other packets too, with tunnels of customers' own among them.
         check(&mut sender, &mut group, &plain(8));
         check(&mut sender, &mut group, &like_tunnels());
+    });
+}
+
+#[test]
+fn what_the_machine_itself_sends_does_not_arrive() {
+    in_namespace(|| {
+        let mut sender = Socket::open("here").unwrap();
+        let mut neighbour = Socket::open("there").unwrap();
+        let (mut group, dealer) = Socket::open_group("there", WORKERS).unwrap();
+        let homes = Homes::new(KEY, WORKERS);
+        dealer.deal_by(&program(&homes, true)).unwrap();
+        let frames: Vec<Vec<u8>> = (0..40).map(|number| frame(0, &packet(0, number))).collect();
+        let outgoing: Vec<Outgoing> = frames[..20]
+            .iter()
+            .map(|frame| Outgoing {
+                bytes: frame,
+                segment_size: 0,
+            })
+            .collect();
+        assert_eq!(neighbour.send(&outgoing).frames, 20);
+        // What arrives after them was dealt out after them.
+        let arrived = arrive(&mut sender, &mut group, &frames[20..]);
+        assert_eq!(arrived.len(), 20);
+        let mut buffer = [0; 2048];
+        for socket in &mut group {
+            let mut all = Vec::new();
+            let place = Place {
+                pieces: [&mut buffer[4..], &mut [], &mut []],
+            };
+            socket.receive(&mut [place], &mut all).expect("it receives");
+            assert!(all.is_empty(), "{} more", all.len());
+        }
     });
 }
 

@@ -9,9 +9,10 @@ use std::fmt;
 
 /// Places of memory.
 pub const PLACES: u32 = 16;
-/// Where the kernel keeps what is not in the frame (`SKF_AD_OFF`), and of that the EtherType and the tag that it took out.
+/// Where the kernel keeps what is not in the frame (`SKF_AD_OFF`), and of that the EtherType, whose frame it is, and the tag that it took out.
 const ANCILLARY: u32 = 0xffff_f000;
 const ETHER_TYPE: u32 = ANCILLARY;
+const PACKET_TYPE: u32 = ANCILLARY + 4;
 const TAG: u32 = ANCILLARY + 44;
 
 /// What an operation takes besides A.
@@ -100,6 +101,18 @@ impl Program {
     /// The one that refuses every frame, as a filter of a socket.
     pub(crate) fn refusal() -> Program {
         let mut writer = Writer::default();
+        writer.end_with(0);
+        writer.finish()
+    }
+
+    /// The one that refuses frames that the machine itself sends by the interface.
+    pub(crate) fn refusal_of_outgoing() -> Program {
+        let mut writer = Writer::default();
+        let refuse = writer.label();
+        writer.load(Width::Word, PACKET_TYPE);
+        writer.jump_if(Condition::Is(libc::PACKET_OUTGOING.into()), &refuse);
+        writer.end_with(u32::MAX);
+        writer.put(refuse);
         writer.end_with(0);
         writer.finish()
     }

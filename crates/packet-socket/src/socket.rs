@@ -184,7 +184,9 @@ impl Socket {
         let dealer = group.first().map(Socket::dealer).transpose();
         let dealer = dealer.map_err(failed(name, "keep the group"))?;
         for socket in &group {
-            socket.accept_all().map_err(failed(name, "accept frames"))?;
+            socket
+                .accept_received()
+                .map_err(failed(name, "accept frames"))?;
         }
         let dealer = dealer.expect("there is a socket");
         Ok((group, dealer))
@@ -266,14 +268,17 @@ impl Socket {
 
     /// Has the kernel drop all frames for this socket.
     fn refuse_all(&self) -> io::Result<()> {
-        let nothing = Program::refusal();
-        let filter = libc::SO_ATTACH_FILTER;
-        self.set(libc::SOL_SOCKET, filter, &nothing.as_kernel())
+        self.filter_by(&Program::refusal())
     }
 
-    /// Undoes [`Socket::refuse_all`].
-    fn accept_all(&self) -> io::Result<()> {
-        self.set(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
+    /// Undoes [`Socket::refuse_all`], but for what the machine itself sends: a group gets that whatever its sockets ignore.
+    fn accept_received(&self) -> io::Result<()> {
+        self.filter_by(&Program::refusal_of_outgoing())
+    }
+
+    fn filter_by(&self, program: &Program) -> io::Result<()> {
+        let filter = libc::SO_ATTACH_FILTER;
+        self.set(libc::SOL_SOCKET, filter, &program.as_kernel())
     }
 
     /// The interface as it was when the socket opened.

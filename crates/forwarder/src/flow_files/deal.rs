@@ -36,22 +36,29 @@ impl FlowFiles {
         let lost = v4.and_then(|lost| Ok(lost + self.deal::<Ipv6Key>(&before, &tables.1, now)?));
         let same_tables =
             before.workers == self.crew.workers && before.function == self.crew.function;
-        let problem = match lost {
+        let (problem, result) = match lost {
             Ok(0) => return Ok(()),
-            Ok(lost) => format!(
-                "{lost} connections found no room in the tables of {} workers",
-                self.crew.workers
-            ),
-            Err(error) if !same_tables => return Err(error),
-            Err(error) => error.to_string(),
+            Ok(lost) => {
+                let workers = self.crew.workers;
+                let problem =
+                    format!("{lost} connections found no room in the tables of {workers} workers");
+                (problem, Ok(()))
+            }
+            Err(error) => (error.to_string(), Err(error)),
         };
         if same_tables {
             self.crew = before;
             eprintln!("switchboard-forwarder: {problem}: connections keep the homes they had");
+            return Ok(());
+        }
+        if result.is_err() {
+            // What is unfinished would be in the way of the next attempt.
+            self.crew = before;
+            self.remove_others()?;
         } else {
             eprintln!("switchboard-forwarder: {problem}");
         }
-        Ok(())
+        result
     }
 
     /// Writes down whose tables there are. The key is nobody else's to read.
@@ -181,6 +188,15 @@ mod tests {
         (files, all)
     }
 
+    fn tables_in(directory: &std::path::Path) -> usize {
+        let names = fs::read_dir(directory).unwrap();
+        let is_table = |entry: &io::Result<fs::DirEntry>| {
+            let name = entry.as_ref().unwrap().file_name();
+            name.to_string_lossy().starts_with("ipv4")
+        };
+        names.filter(is_table).count()
+    }
+
     fn insert(table: &mut Ipv4Table, number: u32) {
         let seen = flow::Direction::Forward;
         let inserted = table.insert(&key(number), hops(number), state::SYN, seen, 7);
@@ -211,12 +227,7 @@ mod tests {
             }
             let all: usize = tables.iter().map(Ipv4Table::len).sum();
             assert_eq!(all, COUNT as usize, "{workers} workers");
-            let names = fs::read_dir(&directory).unwrap();
-            let tables = names.filter(|entry| {
-                let name = entry.as_ref().unwrap().file_name();
-                name.to_string_lossy().starts_with("ipv4")
-            });
-            assert_eq!(tables.count(), workers, "no table stays behind");
+            assert_eq!(tables_in(&directory), workers, "no table stays behind");
         }
         fs::remove_dir_all(&directory).unwrap();
     }
@@ -276,16 +287,12 @@ mod tests {
             let opened = FlowFiles::open(&directory, 2, &(small, small), false, || 7);
             let (files, _) = opened.expect("the tables there are will do");
             assert_eq!(files.key(), key_before);
-            let names = fs::read_dir(&directory).unwrap();
-            let tables = names.filter(|entry| {
-                let name = entry.as_ref().unwrap().file_name();
-                name.to_string_lossy().starts_with("ipv4")
-            });
-            assert_eq!(tables.count(), 2, "no unfinished table stays behind");
+            assert_eq!(tables_in(&directory), 2, "no unfinished table stays behind");
         }
         // Another number of workers cannot do with them.
         let small = Config::new(1, [2; 16]);
         assert!(FlowFiles::open(&directory, 3, &(small, small), false, || 7).is_err());
+        assert_eq!(tables_in(&directory), 2, "no unfinished table stays behind");
         let (files, tables) = open(&directory, 2, 3);
         assert_eq!(files.key(), [8; 16], "there is room again");
         let homes = Homes::new(files.key(), 2);

@@ -1,10 +1,13 @@
 //! What RFC 8300, 7348, 3032 and 6936 ask of a node on the way, rather than of its codecs (`docs/conformance.md`).
 
 use crate::frames::{packet, tuple};
-use crate::network::Network;
+use crate::network::{Network, Service};
 use crate::plan::{Plan, chain, instance};
 use contracts::forwarder::Encapsulation;
-use std::collections::BTreeMap;
+use forwarder::entropy::Entropy;
+use std::collections::{BTreeMap, BTreeSet};
+use wire::IpPacket;
+use wire::steering::{self, Encoding};
 
 /// Offsets in a frame over an IPv4 underlay: Ethernet, IPv4, UDP, VXLAN, Ethernet, two labels.
 const SOURCE_AT: usize = 14 + 12;
@@ -62,6 +65,53 @@ fn the_service_index_falls_by_one_for_each_vnf_and_by_none_for_a_forwarder() {
             1
         );
         assert_eq!(indices(&network.tunnelled), [255, 254, 253]);
+    }
+}
+
+#[test]
+fn the_source_port_is_the_inner_connection_s_entropy_both_ways() {
+    for encapsulation in [
+        Encapsulation::VxlanMpls,
+        Encapsulation::VxlanGpeNsh,
+        Encapsulation::MplsInUdp,
+    ] {
+        for service in [Service::AtOnce, Service::Bursts] {
+            let mut network = network_of(encapsulation);
+            network.service = service;
+            let chain = network.plan.chains[0].clone();
+            for number in 0..40u16 {
+                let (client, server, protocol) = match number % 3 {
+                    0 => ("10.1.0.5", "10.2.0.9", 6),
+                    1 => ("10.1.0.5", "10.2.0.9", 17),
+                    _ => ("2001:db8:1::5", "2001:db8:2::9", 6),
+                };
+                let connection = tuple(client, 4000 + number, server, 80, protocol);
+                for _ in 0..2 {
+                    network.send(&chain.ingress, &packet(&connection, 0x10, 10));
+                    network.send(&chain.egress, &packet(&connection.reversed(), 0x10, 10));
+                }
+            }
+            network.assert_no_drops();
+            let rules = &network.nodes[0].rules;
+            let entropy = Entropy::new(rules.selection_seed);
+            let (mut ports, mut tunnels) = (BTreeSet::new(), 0);
+            for frame in &network.tunnelled {
+                let Ok(outer) = IpPacket::parse(&frame[14..]) else {
+                    continue;
+                };
+                let encoding = Encoding::of(&outer).expect("nothing but tunnels");
+                let taken = steering::decapsulate(encoding, &frame[14..], &outer, rules).unwrap();
+                let inner = &frame[14 + taken.inner_offset..14 + taken.end];
+                let inner = IpPacket::parse(inner).unwrap().tuple;
+                assert_eq!(outer.tuple.source_port, entropy.port(&inner), "{inner}");
+                assert!(outer.tuple.source_port >= 49_152);
+                ports.insert(outer.tuple.source_port);
+                tunnels += 1;
+            }
+            // Both directions of a connection have one.
+            assert!((35..=40).contains(&ports.len()), "{}", ports.len());
+            assert_eq!(tunnels, 40 * 4 * 3, "{encapsulation:?}, {service:?}");
+        }
     }
 }
 
