@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::engine::HashFunction;
+use crate::fetching::Fetching;
 use crate::memory::{Pages, ReserveError};
 use crate::timers::{InvalidTimeout, Timeouts};
 
@@ -17,6 +18,8 @@ pub struct Config {
     pub hash_key: [u8; 16],
     /// Which hash function.
     pub hash_function: HashFunction,
+    /// How memory is asked for what a burst looks up.
+    pub fetching: Fetching,
     /// How long idle entries stay.
     pub timeouts: Timeouts,
     /// Which pages to take memory in.
@@ -31,6 +34,7 @@ impl Config {
             expected_entries: 0,
             hash_key,
             hash_function: HashFunction::default(),
+            fetching: Fetching::default(),
             timeouts: Timeouts::default(),
             pages: Pages::default(),
         }

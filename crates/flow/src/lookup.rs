@@ -3,15 +3,15 @@
 use crate::bucket::{Bucket, Match};
 use crate::engine::{Engine, Task};
 use crate::entry::{FIRST, Hit, Position, SECOND};
+use crate::fetching::Fetching;
 use crate::key::FlowKey;
 use crate::probe::Wanted;
 use crate::table::FlowTable;
 
-/// Keys that one burst may hold; longer slices are looked up in bursts of this size. Positions in a burst are kept in bytes.
+/// Keys that one burst may hold, a power of two; longer slices are looked up in bursts of this size.
 pub const BURST: usize = 256;
-/// Keys whose hashes are computed together, and whose buckets are asked for one right behind the other then: asked for among other work each
-/// takes several times as long where pages are small. More at once are more than processors keep in flight.
-pub const FETCH: usize = 64;
+// Positions in a burst are kept in bytes, and made to fit without a branch.
+const _: () = assert!(BURST <= 1 + u8::MAX as usize && BURST.is_power_of_two());
 
 /// A burst of look-ups under way: where its keys may lie, on its way from memory while its owner does something else.
 pub struct Lookups<K: FlowKey> {
@@ -133,7 +133,7 @@ impl<K: FlowKey> FlowTable<K> {
     }
 
     /// Asks the cache for where some keys may lie, behind those asked for already: as many as fit in a burst of
-    /// [`BURST`]. It is best done [`FETCH`] at a time, as soon as they are known.
+    /// [`BURST`]. It is best done [`FlowTable::fetch_at_once`] at a time, as soon as they are known.
     #[inline]
     pub fn fetch(&self, keys: &[K], lookups: &mut Lookups<K>) {
         #[cfg(feature = "substitute")]
@@ -145,6 +145,12 @@ impl<K: FlowKey> FlowTable<K> {
             keys,
             lookups,
         });
+    }
+
+    /// How many keys are best asked for at once ([`Fetching`]), [`crate::FETCH`] at most.
+    #[inline]
+    pub fn fetch_at_once(&self) -> usize {
+        self.fetching.at_once()
     }
 
     /// Looks up what was asked for, all of it by this table and since it last changed: the first half, which looks into first
@@ -187,10 +193,11 @@ impl<K: FlowKey> FlowTable<K> {
         let wanted = &mut lookups.wanted[start..start + keys.len()];
         let buckets = &mut lookups.buckets[start..start + keys.len()];
         lookups.count = start + keys.len();
+        let at_once = self.fetching.at_once();
         let parts = keys
-            .chunks(FETCH)
-            .zip(wanted.chunks_mut(FETCH))
-            .zip(buckets.chunks_mut(FETCH));
+            .chunks(at_once)
+            .zip(wanted.chunks_mut(at_once))
+            .zip(buckets.chunks_mut(at_once));
         for ((keys, wanted), buckets) in parts {
             K::probe_each(engine, self.mixer, self.shape, keys, wanted, buckets);
             for [first, _] in buckets {
@@ -207,6 +214,25 @@ impl<K: FlowKey> FlowTable<K> {
         results: &mut [Hit],
         missed: &mut Missed,
     ) {
+        if self.fetching != Fetching::Dense {
+            return self.look_first::<E, true>(engine, lookups, results, missed);
+        }
+        self.look_first::<E, false>(engine, lookups, results, missed);
+        for &at in &missed.keys[..missed.count.min(BURST)] {
+            self.memory.prefetch(lookups.buckets[usize::from(at)][1]);
+        }
+    }
+
+    /// Looks into first buckets. `SPREAD`: asks for the second one of each key at once. Of one that was found this asks for the
+    /// first one again, which is there.
+    #[inline(always)]
+    fn look_first<E: Engine, const SPREAD: bool>(
+        &self,
+        engine: E,
+        lookups: &Lookups<K>,
+        results: &mut [Hit],
+        missed: &mut Missed,
+    ) {
         let lines = self.memory.buckets();
         let count = lookups.count.min(BURST);
         let keys = lookups.wanted[..count].iter().zip(&lookups.buckets);
@@ -214,13 +240,14 @@ impl<K: FlowKey> FlowTable<K> {
         let mut misses = 0;
         for (at, ((wanted, buckets), result)) in keys.zip(results).enumerate() {
             *result = look(engine, lines, wanted, buckets[0], FIRST);
+            let is_missed = usize::from(!result.is_found());
+            if SPREAD {
+                self.memory.prefetch(buckets[is_missed]);
+            }
             missed.keys[misses % BURST] = at as u8;
-            misses += usize::from(!result.is_found());
+            misses += is_missed;
         }
         missed.count = misses;
-        for &at in &missed.keys[..misses.min(BURST)] {
-            self.memory.prefetch(lookups.buckets[usize::from(at)][1]);
-        }
     }
 
     #[inline(always)]

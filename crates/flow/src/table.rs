@@ -9,6 +9,7 @@ use crate::engine::{Engine, Picked, Processor, Task, multiplier};
 use crate::entry::{
     FIRST, FlowEntry, Found, Hops, PLACE_MASK, Position, SECOND, age_of, low_with, state_of,
 };
+use crate::fetching::Fetching;
 use crate::key::{FlowKey, PROTOCOL_SHIFT, QUOTIENT_MASK};
 use crate::lookup::{Lookups, look};
 use crate::memory::{HUGE, Memory, PAGE, Pages, ReserveError};
@@ -42,6 +43,7 @@ pub struct FlowTable<K: FlowKey> {
     pub(crate) limit: u32,
     pub(crate) engine: Picked,
     pub(crate) mixer: Mixer,
+    pub(crate) fetching: Fetching,
     pub(crate) ages: Ages,
     pub(crate) entries: usize,
     pub(crate) counters: Counters,
@@ -264,6 +266,7 @@ impl<K: FlowKey> FlowTable<K> {
             mixer: Mixer {
                 multiplier: multiplier(config.hash_key),
             },
+            fetching: config.fetching.decided(),
             ages,
             entries: 0,
             counters: Counters::default(),

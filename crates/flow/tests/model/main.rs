@@ -6,7 +6,7 @@ mod random;
 mod reference;
 mod run;
 
-use flow::{Config, Counters, FlowKey, FlowTable, HashFunction, Ipv4Key, Ipv6Key};
+use flow::{Config, Counters, Fetching, FlowKey, FlowTable, HashFunction, Ipv4Key, Ipv6Key};
 use random::Random;
 use run::Run;
 
@@ -81,9 +81,14 @@ fn check<K: FlowKey>(
         Err(_) => (0..if cfg!(miri) { 1 } else { 4 }).collect::<Vec<u64>>(),
     };
     for seed in seeds {
-        for hash_function in [HashFunction::Detect, HashFunction::Portable] {
+        let ways = [
+            (HashFunction::Detect, Fetching::Spread),
+            (HashFunction::Portable, Fetching::Dense),
+        ];
+        for (hash_function, fetching) in ways {
             let config = Config {
                 hash_function,
+                fetching,
                 ..Config::new(memory_limit, [seed as u8 ^ 0x5a; 16])
             };
             let table = FlowTable::<K>::new(&config).unwrap();

@@ -8,6 +8,7 @@ use flow::{BURST, FlowTable, Found, Hit, Lookups, Missed, Noting};
 const AT_ONCE: usize = 8;
 /// Ports worked out before they are written to where they belong.
 const PART: usize = 64;
+const _: () = assert!(BURST.is_multiple_of(PART) && PART.is_multiple_of(AT_ONCE));
 
 /// Connections to look up, of one family.
 pub(super) struct Connections<K: Family> {

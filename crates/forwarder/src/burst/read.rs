@@ -194,7 +194,8 @@ impl Burst {
         (0..received.ahead).for_each(|position| received.prefetch(position));
         let frames = received.frames;
         let (mut position, mut at) = (0, 0);
-        for part in frames[..frames.len().min(BURST)].chunks(FETCH) {
+        let at_once = v4.fetch_at_once();
+        for part in frames[..frames.len().min(BURST)].chunks(at_once) {
             let marks = Marks {
                 position,
                 at,
@@ -219,7 +220,7 @@ impl Burst {
                 at = self.keep_own(sharers, &marks, at, received.captured);
             }
             // Where others' packets were left out, two parts together have as many keys as one.
-            let least = if PARTS { FETCH } else { 1 };
+            let least = if PARTS { at_once } else { 1 };
             self.v4.fetch(v4, least);
             self.v6.fetch(v6, least);
         }
