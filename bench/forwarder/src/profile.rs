@@ -39,6 +39,7 @@ pub fn run(bench: &Bench, words: &[&str]) -> Result<(), String> {
     let mut load = Load::new(&bench.pool);
     let mut subject = Subject::new(bench, MEMORY_LIMIT);
     subject.open(&mut load, 0, flows.max(BURST as u32));
+    subject.live(&mut load, flows.max(BURST as u32));
     if words.get(2) == Some(&"new") {
         let (mut next, mut spent, mut opened) = (flows + load.len() as u32, Duration::ZERO, 0);
         while spent < time {

@@ -84,7 +84,13 @@ pub struct Subject {
     pub pipeline: Pipeline<Mbuf>,
     out: Output<Mbuf>,
     pool: Pool,
+    /// The forwarder's clock, in seconds.
+    now: u32,
 }
+
+/// How often connections send in the minute that they are left for, and how many seconds they are silent in between: fewer than
+/// their entries would stay for.
+const REFRESHED: (u32, u32) = (3, 20);
 
 impl Subject {
     /// One that knows its peer's address and has room for so many connections.
@@ -107,6 +113,7 @@ impl Subject {
             pipeline,
             out: Output::default(),
             pool: bench.pool,
+            now: 0,
         };
         subject.learn_peer();
         subject
@@ -136,18 +143,31 @@ impl Subject {
     pub fn take(&mut self, burst: &mut Vec<Mbuf>) {
         let count = burst.len();
         self.pipeline
-            .process_burst(&self.rules, rules::VNF_PORT, burst, 0, &mut self.out);
+            .process_burst(&self.rules, rules::VNF_PORT, burst, self.now, &mut self.out);
         burst.append(&mut self.out.ports[rules::WAN_PORT]);
         assert_eq!(burst.len(), count, "every packet is sent");
     }
 
-    /// Does what is due in a second besides packets, ageing and counting of entries, in the steps that go between bursts; returns what share
-    /// of the second that takes, in percent.
-    pub fn keep_house(&mut self, second: u32) -> f64 {
+    /// Lets a minute of the forwarder's clock pass, in which it does what it does besides packets; the first `flows` connections, which are open,
+    /// stay so. A forwarder in use is in the state that this leaves.
+    pub fn live(&mut self, load: &mut Load, flows: u32) {
+        let (times, seconds) = REFRESHED;
+        for _ in 0..times {
+            for _ in 0..seconds {
+                self.keep_house();
+            }
+            self.open(load, 0, flows);
+        }
+    }
+
+    /// Does what is due in the next second besides packets, ageing, settling and counting of entries, in the steps that go between bursts;
+    /// returns what share of the second that takes, in percent.
+    pub fn keep_house(&mut self) -> f64 {
+        self.now += 1;
         let start = processor_time();
         while self
             .pipeline
-            .tick(&self.rules, second, false, &mut self.out)
+            .tick(&self.rules, self.now, false, &mut self.out)
         {}
         100.0 * (processor_time() - start).as_secs_f64()
     }

@@ -44,6 +44,17 @@ pub struct Match {
     pub found: bool,
     /// Which one; some slot of the bucket if none is.
     pub slot: usize,
+    /// Where its entry begins, in bytes; the start of no entry if none is, with as many bytes behind it.
+    pub start: usize,
+}
+
+impl Match {
+    /// That of a slot of a bucket with entries of so many bytes.
+    #[inline(always)]
+    pub(crate) fn at(found: bool, slot: usize, entry: usize) -> Match {
+        let start = slot * entry;
+        Match { found, slot, start }
+    }
 }
 
 /// A fixed-size group of entry slots.
@@ -63,6 +74,8 @@ pub trait Bucket: Plain {
     fn hops(&self, slot: usize) -> Hops;
     /// What the entry of a slot says of its connection.
     fn said(&self, slot: usize) -> Said;
+    /// The same of a slot that was looked for.
+    fn said_of(&self, found: &Match) -> Said;
     /// Replaces the hops of a slot, and says who opened its connection.
     fn set_hops(&mut self, slot: usize, hops: Hops);
     /// The whole entry of a slot.
@@ -185,6 +198,11 @@ impl Bucket for Bucket4 {
     }
 
     #[inline(always)]
+    fn said_of(&self, found: &Match) -> Said {
+        read_said(&self.0, found.start + HEAD4)
+    }
+
+    #[inline(always)]
     fn set_hops(&mut self, slot: usize, hops: Hops) {
         write_hops(&mut self.0, slot * ENTRY4 + HOPS4, hops);
     }
@@ -243,10 +261,8 @@ impl Bucket for Bucket6 {
             u32::from(differs == 0) << slot
         };
         let found = equal(0) | equal(1) | equal(2) | equal(3);
-        Match {
-            found: found != 0,
-            slot: (found | 8).trailing_zeros() as usize,
-        }
+        let slot = (found | 8).trailing_zeros() as usize;
+        Match::at(found != 0, slot, ENTRY6)
     }
 
     #[inline(always)]
@@ -268,6 +284,11 @@ impl Bucket for Bucket6 {
     #[inline(always)]
     fn said(&self, slot: usize) -> Said {
         read_said(&self.0, slot * ENTRY6 + HEAD6)
+    }
+
+    #[inline(always)]
+    fn said_of(&self, found: &Match) -> Said {
+        self.said(found.slot)
     }
 
     #[inline(always)]

@@ -65,10 +65,8 @@ fn find4(line: &Line, addresses: u64, head: u64) -> Match {
         u32::from(differs == 0) << slot
     };
     let found = equal(0) | equal(1) | equal(2);
-    Match {
-        found: found != 0,
-        slot: (found | 4).trailing_zeros() as usize,
-    }
+    let slot = (found | 4).trailing_zeros() as usize;
+    Match::at(found != 0, slot, ENTRY4)
 }
 
 /// Which hash function to use.

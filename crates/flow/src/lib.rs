@@ -55,6 +55,7 @@ mod probe;
 mod retime;
 mod room;
 mod scan;
+mod settle;
 mod shape;
 pub mod siphash;
 pub mod state;

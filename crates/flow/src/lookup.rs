@@ -1,6 +1,6 @@
 //! Bursts: compute where all keys may lie and ask the cache for it, then look.
 
-use crate::bucket::{Bucket, Match};
+use crate::bucket::Bucket;
 use crate::engine::{Engine, Task};
 use crate::entry::{FIRST, Hit, Position, SECOND};
 use crate::fetching::Fetching;
@@ -236,7 +236,7 @@ impl<K: FlowKey> FlowTable<K> {
         let lines = self.memory.buckets();
         let count = lookups.count.min(BURST);
         let keys = lookups.wanted[..count].iter().zip(&lookups.buckets);
-        // One in five is in its second bucket, unpredictably: the list grows without a branch.
+        // More than one in four is in its second bucket, unpredictably: the list grows without a branch.
         let mut misses = 0;
         for (at, ((wanted, buckets), result)) in keys.zip(results).enumerate() {
             *result = look(engine, lines, wanted, buckets[0], FIRST);
@@ -283,7 +283,7 @@ pub(crate) fn look<E: Engine, B: Bucket>(
     place: u64,
 ) -> Hit {
     let bucket = &buckets[number as usize];
-    let Match { found, slot } = bucket.find(engine, wanted.addresses, wanted.head | place);
-    let said = bucket.said(slot);
-    Hit::new(Position::if_found(found, number, slot), said)
+    let found = bucket.find(engine, wanted.addresses, wanted.head | place);
+    let position = Position::if_found(found.found, number, found.slot);
+    Hit::new(position, bucket.said_of(&found))
 }

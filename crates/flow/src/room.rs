@@ -239,15 +239,23 @@ impl<K: FlowKey> FlowTable<K> {
                 return (here.bucket, slot, u64::from(here.place));
             }
             let (from, from_slot) = (reached[here.from as usize].bucket, here.slot as usize);
-            let mut entry = self.memory.buckets()[from as usize].load(from_slot);
-            self.note_move(from, here.bucket, &entry);
-            entry.head = entry.head & !PLACE_MASK | u64::from(here.place);
-            let buckets = self.memory.buckets_mut();
-            buckets[here.bucket as usize].store(slot, &entry);
-            buckets[from as usize].clear(from_slot);
+            let place = u64::from(here.place);
+            self.relocate((from, from_slot), (here.bucket, slot), place);
             self.counters.displaced += 1;
-            self.moves += 1;
             (last, slot) = (here.from as usize, from_slot);
         }
+    }
+
+    /// Moves an entry from its slot of a bucket to a free one of its other bucket, for which `place` stands. It is copied first: see
+    /// [`FlowTable::split`].
+    #[inline(always)]
+    pub(crate) fn relocate(&mut self, from: (u32, usize), to: (u32, usize), place: u64) {
+        let mut entry = self.memory.buckets()[from.0 as usize].load(from.1);
+        self.note_move(from.0, to.0, &entry);
+        entry.head = entry.head & !PLACE_MASK | place;
+        let buckets = self.memory.buckets_mut();
+        buckets[to.0 as usize].store(to.1, &entry);
+        buckets[from.0 as usize].clear(from.1);
+        self.moves += 1;
     }
 }

@@ -37,6 +37,13 @@ pub(crate) struct OpenScan<K> {
     crossed: Vec<K>,
 }
 
+impl<K> OpenScan<K> {
+    /// Whether it has been at bucket `to` and not yet at `from`.
+    fn is_between(&self, from: u32, to: u32) -> bool {
+        to < self.cursor && from >= self.cursor
+    }
+}
+
 /// An entry met by a scan. The key is reconstructed only if asked for.
 pub struct Visited<'a, K: FlowKey> {
     table: &'a FlowTable<K>,
@@ -239,17 +246,19 @@ impl<K: FlowKey> FlowTable<K> {
         }
     }
 
+    /// Whether a walk under way has been at bucket `to` and not yet at `from`: it would not meet an entry that moves there.
+    #[inline]
+    pub(crate) fn is_scanned_between(&self, from: u32, to: u32) -> bool {
+        self.scans.iter().any(|open| open.is_between(from, to))
+    }
+
     /// Called before an entry moves to its other bucket.
     #[inline]
     pub(crate) fn note_move(&mut self, from: u32, to: u32, entry: &Stored<K::Addresses>) {
-        if self
-            .scans
-            .iter()
-            .any(|open| to < open.cursor && from >= open.cursor)
-        {
+        if self.is_scanned_between(from, to) {
             let key = self.key_of(from, entry);
             for open in &mut self.scans {
-                if to < open.cursor && from >= open.cursor {
+                if open.is_between(from, to) {
                     open.crossed.push(key);
                 }
                 if open.crossed.len() > CROSSED {

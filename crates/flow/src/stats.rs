@@ -13,6 +13,8 @@ pub struct Counters {
     pub full: u64,
     /// Entries moved to their other bucket to make room.
     pub displaced: u64,
+    /// Entries moved to their first bucket, as there was room.
+    pub settled: u64,
     /// Buckets added.
     pub splits: u64,
 }

@@ -18,6 +18,7 @@ use crate::probe::{Hashes, Mixer, Wanted, hashes};
 use crate::retime::Retiming;
 use crate::room::{COMFORTABLE, Reached, SEARCH};
 use crate::scan::OpenScan;
+use crate::settle::Settling;
 use crate::shape::{MAX_BUCKETS, MIN_BUCKETS, Shape};
 use crate::state::{Direction, SETTLED, Side, State, TCP};
 use crate::stats::{Counters, Stats};
@@ -48,6 +49,7 @@ pub struct FlowTable<K: FlowKey> {
     pub(crate) entries: usize,
     pub(crate) counters: Counters,
     pub(crate) age_cursor: u32,
+    pub(crate) settling: Settling,
     /// Buckets that a search for room may visit.
     pub(crate) effort: usize,
     /// Scratch of a search for room.
@@ -271,6 +273,7 @@ impl<K: FlowKey> FlowTable<K> {
             entries: 0,
             counters: Counters::default(),
             age_cursor: 0,
+            settling: Settling::default(),
             effort: SEARCH,
             reached: Vec::with_capacity(SEARCH),
             scans: Vec::new(),

@@ -107,10 +107,8 @@ pub(crate) fn find4_sse2(line: &Line, addresses: u64, head: u64) -> Match {
     };
     let halves = lanes & lanes >> 1;
     let found = halves & halves >> 2 & 0x111;
-    Match {
-        found: found != 0,
-        slot: (found | 0x800).trailing_zeros() as usize / 4,
-    }
+    let slot = (found | 0x800).trailing_zeros() as usize / 4;
+    Match::at(found != 0, slot, ENTRY4)
 }
 
 impl Avx512 {
@@ -261,9 +259,11 @@ impl Engine for Avx512 {
         const TOP: u64 = LOW << (ENTRY4 - 1);
         let found = !((differing | TOP) - LOW) & TOP;
         // Top bits are 20, 41 and 62; 63 stands for none and counts as the last slot.
+        let top = (found | 1 << 63).trailing_zeros() as usize;
         Match {
             found: found != 0,
-            slot: ((found | 1 << 63).trailing_zeros() as usize >> 4) - 1,
+            slot: (top >> 4) - 1,
+            start: top - (ENTRY4 - 1),
         }
     }
 }

@@ -158,6 +158,7 @@ fn victim() {
         if let Some(old) = first.checked_sub(WINDOW) {
             table.remove(&key(old));
         }
+        table.settle_step(64);
         first += 1;
     }
 }

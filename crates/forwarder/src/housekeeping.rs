@@ -112,9 +112,11 @@ impl<F: Frame> Pipeline<F> {
         let v4 = keeping.age_v4.min(step);
         keeping.age_v4 -= v4;
         self.v4.age_step(now, v4, |_| {});
+        self.v4.settle_step(v4);
         let v6 = keeping.age_v6.min(step);
         keeping.age_v6 -= v6;
         self.v6.age_step(now, v6, |_| {});
+        self.v6.settle_step(v6);
         if keeping.count > 0 {
             keeping.count = keeping.count.saturating_sub(step);
             self.count_step(rules, step);

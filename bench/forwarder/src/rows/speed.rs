@@ -61,6 +61,7 @@ fn measure_size(
     let before = resident_bytes();
     let mut subject = Subject::new(bench, MEMORY_LIMIT);
     subject.open(&mut load, 0, flows.max(BURST as u32));
+    subject.live(&mut load, flows.max(BURST as u32));
     let resident = resident_bytes() - before;
     let mut peer = (flows >= 512_000).then(|| peer(bench, &mut load, flows));
     let (mut whole, mut forwarded) = (Vec::new(), Vec::new());
@@ -111,7 +112,7 @@ fn measure_size(
     }
     drop(peer);
     if flows >= 512_000 {
-        let cost = median((1..=5).map(|second| subject.keep_house(second)).collect());
+        let cost = median((0..5).map(|_| subject.keep_house()).collect());
         results.figure(&format!("housekeeping_{label}"), cost, "%");
     }
     if flows == LARGE {

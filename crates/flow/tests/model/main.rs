@@ -105,6 +105,7 @@ fn check<K: FlowKey>(
             total.splits += counters.splits;
             total.expired += counters.expired;
             total.displaced += counters.displaced;
+            total.settled += counters.settled;
         }
     }
     total
@@ -118,14 +119,22 @@ fn are_few() -> bool {
 /// What the sequences are made for did happen.
 fn assert_full(total: Counters) {
     assert!(
-        are_few() || (total.full > 400 && total.displaced > 1000 && total.expired > 1000),
+        are_few()
+            || (total.full > 400
+                && total.displaced > 1000
+                && total.expired > 1000
+                && total.settled > 1000),
         "{total:?}"
     );
 }
 
 fn assert_grown(total: Counters) {
     assert!(
-        are_few() || (total.splits > 20_000 && total.displaced > 1000 && total.expired > 1000),
+        are_few()
+            || (total.splits > 20_000
+                && total.displaced > 1000
+                && total.expired > 1000
+                && total.settled > 1000),
         "{total:?}"
     );
 }
