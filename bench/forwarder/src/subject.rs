@@ -57,14 +57,25 @@ impl Load {
     }
 }
 
-/// Calls `offer` over and over for so long a time of the processor; returns nanoseconds per packet: the median.
+/// Calls `take` over and over for so long a time of the processor; returns nanoseconds per packet: the median.
 pub fn nanoseconds(
     load: &mut Load,
     flows: u32,
     seed: u64,
     round: Duration,
-    mut take: impl FnMut(&mut Vec<Mbuf>),
+    take: impl FnMut(&mut Vec<Mbuf>),
 ) -> f64 {
+    crate::clock::median(samples(load, flows, seed, round, take))
+}
+
+/// The same, but all that was measured, each of as many packets: what is rare has its part in the mean only.
+pub fn samples(
+    load: &mut Load,
+    flows: u32,
+    seed: u64,
+    round: Duration,
+    mut take: impl FnMut(&mut Vec<Mbuf>),
+) -> Vec<f64> {
     let mut draw = Draw::new(seed);
     let (mut spent, mut each) = (Duration::ZERO, Vec::new());
     while spent < round {
@@ -73,7 +84,7 @@ pub fn nanoseconds(
         spent += took;
         each.push(took.as_secs_f64() * 1e9 / load.len() as f64);
     }
-    crate::clock::median(each)
+    each
 }
 
 /// A forwarder.

@@ -44,7 +44,7 @@ pub struct Match {
     pub found: bool,
     /// Which one; some slot of the bucket if none is.
     pub slot: usize,
-    /// Where its entry begins, in bytes; the start of no entry if none is, with as many bytes behind it.
+    /// Where its entry begins, in bytes; if none is, some place with as many bytes behind it.
     pub start: usize,
 }
 

@@ -38,7 +38,7 @@ pub struct Hops {
     pub opener: u16,
 }
 
-/// Where an entry lies. Valid until the next call that inserts, removes, ages or scans: entries may move then, which
+/// Where an entry lies. Valid until the next call that inserts, removes, ages, settles or scans: entries may move then, which
 /// [`crate::FlowTable::moves`] tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Position(NonZeroU32);

@@ -236,7 +236,7 @@ impl<K: FlowKey> FlowTable<K> {
         let lines = self.memory.buckets();
         let count = lookups.count.min(BURST);
         let keys = lookups.wanted[..count].iter().zip(&lookups.buckets);
-        // More than one in four is in its second bucket, unpredictably: the list grows without a branch.
+        // About one in four is in its second bucket, unpredictably: the list grows without a branch.
         let mut misses = 0;
         for (at, ((wanted, buckets), result)) in keys.zip(results).enumerate() {
             *result = look(engine, lines, wanted, buckets[0], FIRST);

@@ -71,7 +71,7 @@ impl<K: FlowKey> FlowTable<K> {
     /// Adds one bucket, and moves there those entries of the bucket it splits that now belong there.
     ///
     /// They are copied first, then the table has grown, then they leave the old bucket: a table in a file loses none of them
-    /// when its process ends in between. Copies that stay behind are met by nobody and age.
+    /// when its process ends in between. [`FlowTable::reopen`] removes the copies that stay behind then.
     #[inline(always)]
     fn split<E: Engine>(&mut self, engine: E) {
         let (old, new) = (self.shape.next_split(), self.shape.buckets());

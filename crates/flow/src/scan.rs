@@ -19,7 +19,7 @@ pub struct AgeStep {
     pub visited: usize,
     /// Entries removed.
     pub expired: usize,
-    /// Whether the step passed the table's end: every entry has been looked at since this was last true.
+    /// Whether the step passed the table's end: every entry that has not moved has been looked at since this was last true.
     pub wrapped: bool,
 }
 
@@ -246,16 +246,17 @@ impl<K: FlowKey> FlowTable<K> {
         }
     }
 
-    /// Whether a walk under way has been at bucket `to` and not yet at `from`: it would not meet an entry that moves there.
+    /// Buckets below this one have been visited by all walks under way.
     #[inline]
-    pub(crate) fn is_scanned_between(&self, from: u32, to: u32) -> bool {
-        self.scans.iter().any(|open| open.is_between(from, to))
+    pub(crate) fn scanned(&self) -> u32 {
+        let cursors = self.scans.iter().map(|open| open.cursor);
+        cursors.fold(self.shape.buckets(), u32::min)
     }
 
     /// Called before an entry moves to its other bucket.
     #[inline]
     pub(crate) fn note_move(&mut self, from: u32, to: u32, entry: &Stored<K::Addresses>) {
-        if self.is_scanned_between(from, to) {
+        if self.scans.iter().any(|open| open.is_between(from, to)) {
             let key = self.key_of(from, entry);
             for open in &mut self.scans {
                 if open.is_between(from, to) {

@@ -54,6 +54,12 @@ impl Shape {
         self.buckets & self.mask
     }
 
+    /// The bucket whose other half is the last one, the table having grown.
+    pub(crate) fn last_split(self) -> u32 {
+        let last = self.buckets - 1;
+        last & !(1 << last.ilog2())
+    }
+
     /// Whether a hash that means bucket [`Shape::next_split`] now will mean the new bucket after the split.
     pub(crate) fn moves(self, hash: u32) -> bool {
         hash & (self.mask + 1) != 0

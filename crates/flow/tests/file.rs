@@ -213,7 +213,7 @@ fn no_connection_is_lost_whenever_the_process_is_killed() {
     }
 }
 
-/// What the table says of every entry is true, except for copies that a split left behind, one per kill at most.
+/// What the table says of every entry is true, except for copies that a move left behind, one per kill at most.
 fn check_entries(table: &mut Ipv4Table, last: u64, round: u64) {
     let scan = table.begin_scan();
     let mut met = 0u64;

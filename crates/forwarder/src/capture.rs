@@ -336,6 +336,24 @@ mod tests {
         frame
     }
 
+    /// What a router says of a datagram that it cannot deliver.
+    fn unreachable(about: &[u8]) -> Vec<u8> {
+        let fields = ipv4::Fields {
+            source: [198, 51, 100, 1],
+            destination: about[26..30].try_into().unwrap(),
+            protocol: wire::ip::ICMP,
+            ttl: 64,
+            payload_length: 8 + about.len() - 14,
+            identification: 1,
+            dont_fragment: false,
+        };
+        let mut frame = about[..14].to_vec();
+        frame.extend(ipv4::write(&fields));
+        frame.extend([3, 1, 0, 0, 0, 0, 0, 0]);
+        frame.extend(&about[14..]);
+        frame
+    }
+
     #[test]
     fn a_filter_lets_both_directions_of_its_connections_through_and_nothing_else() {
         use contracts::forwarder as contract;
@@ -364,11 +382,12 @@ mod tests {
             vec![0xff; 60],
             wanted[..30].to_vec(),
         ];
-        let all = [&wanted, &answer].into_iter().chain(&others);
+        let error = unreachable(&wanted);
+        let all = [&wanted, &answer, &error].into_iter().chain(&others);
         let frames: Vec<&[u8]> = all.map(Vec::as_slice).collect();
         capture.take(&rules, 1, false, frames.iter().copied());
         capture.take(&rules, 1, true, frames.iter().copied());
-        assert_eq!(kept(&mut captures), [wanted, answer]);
+        assert_eq!(kept(&mut captures), [wanted, answer, error[..60].to_vec()]);
     }
 
     /// A packet with the labels of a service path, in VXLAN.

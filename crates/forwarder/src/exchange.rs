@@ -70,7 +70,12 @@ impl Entry {
 pub(crate) struct Export {
     v4: Option<Scan>,
     v6: Option<Scan>,
+    /// When it was last gone on with, in seconds.
+    last: u32,
 }
+
+/// Seconds after which a walk that nobody goes on with ends: its asker is gone.
+const ABANDONED: u32 = 60;
 
 /// An entry of a sibling, in this forwarder's numbers.
 #[derive(Clone, Copy, Debug)]
@@ -103,15 +108,15 @@ impl<F: Frame> Pipeline<F> {
         let mut export = match under_way {
             Some(export) if !begin => export,
             left => {
-                let (v4, v6) = left.map_or((None, None), |export| (export.v4, export.v6));
-                v4.into_iter().for_each(|scan| self.v4.end_scan(scan));
-                v6.into_iter().for_each(|scan| self.v6.end_scan(scan));
+                self.end_export(left);
                 Export {
                     v4: Some(self.v4.begin_scan()),
                     v6: Some(self.v6.begin_scan()),
+                    last: now,
                 }
             }
         };
+        export.last = now;
         let mut met = Vec::new();
         if export.v4.is_some() {
             walk(&mut self.v4, &mut export.v4, buckets, now, |entry| {
@@ -125,6 +130,19 @@ impl<F: Frame> Pipeline<F> {
         let more = export.v4.is_some() || export.v6.is_some();
         self.exporting = more.then_some(export);
         (met, more)
+    }
+
+    fn end_export(&mut self, export: Option<Export>) {
+        let (v4, v6) = export.map_or((None, None), |export| (export.v4, export.v6));
+        v4.into_iter().for_each(|scan| self.v4.end_scan(scan));
+        v6.into_iter().for_each(|scan| self.v6.end_scan(scan));
+    }
+
+    /// Ends a walk whose asker does not come back; entries come home no further while one stands still. `now` is in seconds.
+    pub(crate) fn end_abandoned_export(&mut self, now: u32) {
+        let is_abandoned = |export: &mut Export| now.wrapping_sub(export.last) > ABANDONED;
+        let abandoned = self.exporting.take_if(is_abandoned);
+        self.end_export(abandoned);
     }
 
     /// Takes entries of a sibling. `now` is in seconds.

@@ -81,6 +81,7 @@ impl<F: Frame> Pipeline<F> {
 
     #[cold]
     fn begin_second(&mut self, rules: &Rules, now: u32, out: &mut Output<F>) {
+        self.end_abandoned_export(now);
         self.fragments.forget_old(now);
         let mut pushed_out = self.fragments.take_pushed_out();
         if let Some(sharing) = &mut self.sharing {

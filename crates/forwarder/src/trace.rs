@@ -351,8 +351,17 @@ mod tests {
     fn a_trace_that_has_all_it_wanted_lets_nobody_through() {
         let mut trace = trace(&[], &[], false);
         let (source, destination) = (Ipv4Addr::LOCALHOST, Ipv4Addr::BROADCAST);
-        assert!(trace.sieve().lets_through(source, destination));
+        let tuple = FiveTuple {
+            addresses: Addresses::V4 {
+                source: source.octets(),
+                destination: destination.octets(),
+            },
+            protocol: 6,
+            source_port: 1,
+            destination_port: 2,
+        };
+        assert!(trace.sieve().lets_through(source, destination) && trace.wants(&tuple));
         trace.add(contract::TraceHop::default());
-        assert!(!trace.sieve().lets_through(source, destination));
+        assert!(!trace.sieve().lets_through(source, destination) && !trace.wants(&tuple));
     }
 }

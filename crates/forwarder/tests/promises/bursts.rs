@@ -287,3 +287,20 @@ fn a_capture_of_some_connections_sees_of_bursts_what_one_of_everything_sees_of_t
         assert!(seen.len() - sent > 10, "received too");
     }
 }
+
+#[test]
+fn a_capture_of_a_chain_sees_its_packets_and_nothing_of_others() {
+    let of = |customer: &str, chain: &str| {
+        let filter = Filter {
+            chain: Some((customer.into(), chain.into())),
+            ..Filter::default()
+        };
+        captured(1, 5, filter)
+    };
+    let all = captured(1, 5, Filter::default());
+    let seen = of("acme", "chain");
+    // What arrives from outside at an edge is of no chain yet.
+    assert!(seen.len() > 1000 && seen.iter().all(|(sent, _)| *sent));
+    assert!(seen.iter().all(|one| all.contains(one)));
+    assert!(of("globex", "chain").is_empty() && of("acme", "another").is_empty());
+}

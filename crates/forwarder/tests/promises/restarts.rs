@@ -36,6 +36,7 @@ fn begin_again(network: &mut Network, site: usize) {
 fn a_forwarder_without_its_tables_chooses_as_before_while_weights_stand() {
     let mut network = network();
     let opened = open(&mut network, 0..400);
+    assert_eq!(network.event("flow_mid_stream"), 0, "all began with a SYN");
     for site in 0..2 {
         begin_again(&mut network, site);
         let chain = network.plan.chains[0].clone();

@@ -208,3 +208,21 @@ fn a_size_that_makes_no_sense_is_dropped_by_name() {
     assert_eq!(left, []);
     assert_eq!(network.drops(), BTreeMap::from([("offload_unknown", 1)]));
 }
+
+#[test]
+fn each_segment_that_finds_no_place_to_wait_is_one_drop() {
+    for tuple in connections() {
+        let mut network = network(1);
+        let (port, whole) = from_edge(&network, &large(&tuple));
+        for _ in 0..12 {
+            arrive(
+                &mut network,
+                &port,
+                vec![HeapFrame::of_segments(&whole, SIZE)],
+            );
+        }
+        // Of 36 segments to a peer whose address nobody knows yet, 32 wait.
+        assert_eq!(network.drops(), BTreeMap::from([("neighbour_crowded", 4)]));
+        assert_eq!(network.event("segmented"), 12);
+    }
+}
