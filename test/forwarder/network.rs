@@ -8,6 +8,9 @@
 //! ```
 //! Every veth keeps its offloads: checksums unfilled, super-packets of 64 KB.
 
+#[path = "../needs.rs"]
+mod needs;
+
 use std::env;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -21,7 +24,7 @@ pub fn isolated(test: &str) -> bool {
         return true;
     }
     if output("id", &["-u"]).trim() != "0" {
-        eprintln!("skipped: {test} makes network namespaces and needs root");
+        needs::missing("root, to make network namespaces");
         return false;
     }
     let program = env::current_exe().expect("this program has a path");

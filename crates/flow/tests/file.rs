@@ -1,5 +1,8 @@
 //! Tables in files: what a killed process had noted is there for the next one.
 
+#[path = "../../../test/needs.rs"]
+mod needs;
+
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
@@ -279,7 +282,7 @@ fn a_file_system_without_room_makes_the_table_full_and_not_the_process_dead() {
         .output()
         .is_ok_and(|done| done.status.success());
     if !mounted {
-        eprintln!("skipped: mounting a file system of 6 MB needs root");
+        needs::missing("root, to mount a file system of 6 MB");
         return;
     }
     let config = Config::new(64 << 20, [5; 16]);

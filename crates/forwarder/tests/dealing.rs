@@ -1,5 +1,8 @@
 //! The kernel deals frames out among packet sockets by the homes of their connections.
 
+#[path = "../../../test/needs.rs"]
+mod needs;
+
 use forwarder::dealing::program;
 use forwarder::entropy::Entropy;
 use forwarder::home::Homes;
@@ -167,7 +170,7 @@ fn tunnelled(number: u32, packet: &[u8]) -> Vec<u8> {
 fn in_namespace(test: impl FnOnce() + Send + 'static) {
     thread::spawn(move || {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-            eprintln!("skipped: a network namespace needs root: {error}");
+            needs::missing(&format!("root, to make a network namespace: {error}"));
             return;
         }
         // The kernel beside the test says nothing of its own.

@@ -2,6 +2,9 @@
 //!
 //! Needs root (network namespaces) and `dpdk-testpmd`; says so and passes where one is missing.
 
+#[path = "../../../test/needs.rs"]
+mod needs;
+
 use contracts::forwarder as contract;
 use contracts::forwarder::local_target::Target;
 use contracts::forwarder::port::Device;
@@ -294,12 +297,12 @@ fn is_missing() -> Option<&'static str> {
             .is_ok_and(|done| done.status.success())
     };
     if !runs("dpdk-testpmd", "--version") && !Path::new("/usr/bin/dpdk-testpmd").exists() {
-        return Some("dpdk-testpmd is not installed");
+        return Some("dpdk-testpmd, of the package dpdk");
     }
     let probe = format!("sbvhuprobe{}", std::process::id());
     let made = Command::new("ip").args(["netns", "add", &probe]).output();
     if !made.is_ok_and(|done| done.status.success()) {
-        return Some("network namespaces need root");
+        return Some("root, to make network namespaces");
     }
     ip(&["netns", "delete", &probe]);
     None
@@ -308,7 +311,7 @@ fn is_missing() -> Option<&'static str> {
 #[test]
 fn a_guest_on_vhost_user_is_passed_both_ways_and_found_again_after_either_side_was_away() {
     if let Some(missing) = is_missing() {
-        eprintln!("skipped: {missing}");
+        needs::missing(missing);
         return;
     }
     let mut bench = Bench::new();

@@ -1,5 +1,8 @@
 //! The delay line between two network namespaces, measured with ping.
 
+#[path = "../../../test/needs.rs"]
+mod needs;
+
 use std::process::{Child, Command, Stdio};
 use std::{fs, thread, time::Duration};
 
@@ -114,7 +117,7 @@ fn summary(text: &str) -> (f64, f64) {
 fn round_trips_take_twice_the_latency() {
     // SAFETY: no memory is passed.
     if unsafe { libc::geteuid() } != 0 {
-        eprintln!("skipped: needs root to make network namespaces");
+        needs::missing("root, to make network namespaces");
         return;
     }
     let bed = Bed::new();

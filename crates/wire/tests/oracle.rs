@@ -1,5 +1,7 @@
 //! An independent oracle: tshark reads what the writers wrote, and agrees with the readers on every field.
 
+#[path = "../../../test/needs.rs"]
+mod needs;
 mod support;
 
 use std::collections::BTreeMap;
@@ -69,7 +71,7 @@ fn tshark(path: &Path) -> Option<Vec<Decoded>> {
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
-            eprintln!("SKIPPED: tshark cannot be run ({error}); install the package tshark");
+            needs::missing(&format!("tshark, of the package tshark: {error}"));
             return None;
         }
     };
