@@ -70,14 +70,14 @@ impl Environment {
         let vector: &'static mut [*mut c_char] = strings.leak();
         // SAFETY: `vector` holds terminated strings and, like them, lives for ever.
         let result = unsafe { sb_eal_init(vector.len() as c_int, vector.as_mut_ptr()) };
+        // A process of its own shares nothing through the directory that DPDK makes for it, started or not. One with files stays.
+        if let Some(directory) = runtime_directory() {
+            let _ = fs::remove_dir(directory);
+        }
         if result != 0 {
             return Err(EnvironmentError::System(-result));
         }
         *started = true;
-        // A process of its own shares nothing through the directory that DPDK has made for it. One with files stays.
-        if let Some(directory) = runtime_directory() {
-            let _ = fs::remove_dir(directory);
-        }
         Ok(Environment(()))
     }
 
@@ -96,7 +96,7 @@ impl Environment {
 
 /// Where DPDK keeps what processes share.
 fn runtime_directory() -> Option<PathBuf> {
-    // SAFETY: DPDK has started; it returns a terminated string that it owns and leaves unchanged, or nothing.
+    // SAFETY: it returns a terminated string that DPDK owns and leaves unchanged, an empty one before it starts, or nothing.
     let text = unsafe {
         rte_eal_get_runtime_dir()
             .as_ref()

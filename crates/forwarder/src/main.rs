@@ -1,44 +1,28 @@
 //! The command `switchboard-forwarder`.
 
+mod arguments;
+
+use arguments::{Arguments, USAGE};
 use async_nats::Subscriber;
 use async_nats::jetstream::kv::Watch;
 use contracts::forwarder as contract;
-use dpdk::Environment;
+use dpdk::{Environment, EnvironmentError};
 use forwarder::buffers::Buffers;
 use forwarder::bus::Bus;
 use forwarder::capture::Capture;
 use forwarder::capture_session::Sessions;
 use forwarder::control::{Control, Identity};
-use forwarder::cores;
-use forwarder::home::WORKERS_LIMIT;
 use forwarder::local::{self, Latest};
 use forwarder::pipeline::Settings;
 use forwarder::rules_file::RulesFile;
 use futures::StreamExt;
 use prost::Message;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io, thread};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
-
-const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARDER
-  --credentials FILE       of the site's message bus, for rules and reports
-  --rules FILE             a RuleSet (protocol buffers) instead of the bus; read again when it changes
-  --status FILE            where the Status goes instead of the bus, each second
-  --state-directory DIR    keeps the last rules over a restart
-  --flow-directory DIR     on tmpfs or hugetlbfs: keeps connections' choices over a restart, also after a crash
-  --workers N              threads that forward, at most one for each processor (default 1)
-  --cores LIST             processors that they are bound to, such as 2,4-6: one for each worker (default: none is bound)
-  --spare                  wait until another process of this forwarder has ended (needs --flow-directory), then take over
-  --metrics ADDRESS        where metrics are served over HTTP (default 127.0.0.1:9470; off: nowhere)
-  --capture-socket FILE    where captures are served (default: capture.sock in the state directory)
-  --memory-mb N            DPDK's memory without huge pages (default 64)
-  --huge-pages             take DPDK's memory from huge pages, which network cards need (ports by devargs such as 0000:03:00.0)
-  --buffers N              packet buffers (default 8192)
-  --flow-memory-mb N       limit of the flow tables (default 1024)";
 
 /// How often the forwarder says that it lives, and reports.
 const BEAT: Duration = Duration::from_millis(300);
@@ -49,31 +33,12 @@ const METRICS: &str = "127.0.0.1:9470";
 const METRICS_PAUSE: Duration = Duration::from_millis(50);
 const METRICS_PATIENCE: Duration = Duration::from_secs(10);
 
-struct Arguments {
-    site: String,
-    name: String,
-    credentials: Option<PathBuf>,
-    rules: Option<PathBuf>,
-    status: Option<PathBuf>,
-    state_directory: Option<PathBuf>,
-    flow_directory: Option<PathBuf>,
-    metrics: Option<String>,
-    capture_socket: Option<PathBuf>,
-    memory_mb: u32,
-    huge_pages: bool,
-    buffers: u32,
-    flow_memory_mb: usize,
-    workers: usize,
-    cores: Vec<usize>,
-    spare: bool,
-}
-
 fn main() -> ExitCode {
     if std::env::args().skip(1).any(|word| word == "--help") {
         println!("{USAGE}");
         return ExitCode::SUCCESS;
     }
-    let arguments = match arguments(std::env::args().skip(1)) {
+    let arguments = match arguments::parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(problem) => {
             eprintln!("switchboard-forwarder: {problem}\n{USAGE}");
@@ -89,100 +54,21 @@ fn main() -> ExitCode {
     }
 }
 
-fn arguments(mut words: impl Iterator<Item = String>) -> Result<Arguments, String> {
-    let mut arguments = Arguments {
-        site: String::new(),
-        name: String::new(),
-        credentials: None,
-        rules: None,
-        status: None,
-        state_directory: None,
-        flow_directory: None,
-        metrics: None,
-        capture_socket: None,
-        memory_mb: 64,
-        huge_pages: false,
-        buffers: 8_192,
-        flow_memory_mb: 1024,
-        workers: 1,
-        cores: Vec::new(),
-        spare: false,
-    };
-    while let Some(word) = words.next() {
-        if word == "--huge-pages" {
-            arguments.huge_pages = true;
-            continue;
-        }
-        if word == "--spare" {
-            arguments.spare = true;
-            continue;
-        }
-        let value = words.next().ok_or(format!("{word} wants a value"))?;
-        let number = || {
-            value
-                .parse::<u32>()
-                .map_err(|_| format!("{word}: {value:?} is no number"))
-        };
-        match word.as_str() {
-            "--site" => arguments.site = value,
-            "--name" => arguments.name = value,
-            "--credentials" => arguments.credentials = Some(value.into()),
-            "--rules" => arguments.rules = Some(value.into()),
-            "--status" => arguments.status = Some(value.into()),
-            "--state-directory" => arguments.state_directory = Some(value.into()),
-            "--flow-directory" => arguments.flow_directory = Some(value.into()),
-            "--metrics" => arguments.metrics = Some(value),
-            "--capture-socket" => arguments.capture_socket = Some(value.into()),
-            "--memory-mb" => arguments.memory_mb = number()?,
-            "--buffers" => arguments.buffers = number()?,
-            "--flow-memory-mb" => arguments.flow_memory_mb = number()? as usize,
-            "--workers" => arguments.workers = number()? as usize,
-            "--cores" => {
-                let cores = cores::parse(&value);
-                arguments.cores = cores.map_err(|problem| format!("--cores: {problem}"))?;
-            }
-            _ => return Err(format!("unknown argument {word:?}")),
-        }
-    }
-    if arguments.site.is_empty() || arguments.name.is_empty() {
-        return Err("--site and --name are needed".to_string());
-    }
-    if arguments.credentials.is_none() == arguments.rules.is_none() {
-        return Err("give either --credentials or --rules".to_string());
-    }
-    check_workers(arguments.workers)?;
-    cores::check(&arguments.cores, arguments.workers)
-        .map_err(|problem| format!("--cores: {problem}"))?;
-    if arguments.spare && arguments.flow_directory.is_none() {
-        return Err(
-            "--spare needs --flow-directory: its lock tells that the other has ended".to_string(),
-        );
-    }
-    Ok(arguments)
-}
-
-/// A worker polls: two on one processor would only be in each other's way.
-fn check_workers(workers: usize) -> Result<(), String> {
-    let processors = thread::available_parallelism().map_or(1, usize::from);
-    let limit = processors.min(WORKERS_LIMIT);
-    match workers {
-        0 => Err("--workers: 0 forward nothing; give 1 or more".to_string()),
-        _ if workers > limit => Err(format!(
-            "--workers: {workers} are more than the {processors} processors this process may run on; give at most {limit}"
-        )),
-        _ => Ok(()),
-    }
-}
-
 fn run(arguments: Arguments) -> io::Result<()> {
-    let environment =
-        Environment::start(&environment_arguments(&arguments)).map_err(io::Error::other)?;
+    let environment = Environment::start(&environment_arguments(&arguments))
+        .map_err(|error| io::Error::other(no_memory(&arguments, &error)))?;
     let buffers =
         Buffers::new(&environment, arguments.buffers, arguments.workers).ok_or_else(|| {
             io::Error::other("no memory for packet buffers: raise --memory-mb or lower --buffers")
         })?;
     if let Some(directory) = &arguments.state_directory {
-        fs::create_dir_all(directory)?;
+        let problem = |error| {
+            let named = directory.display();
+            io::Error::other(format!(
+                "--state-directory: {named} cannot be made: {error}"
+            ))
+        };
+        fs::create_dir_all(directory).map_err(problem)?;
     }
     let identity = Identity {
         site: arguments.site.clone(),
@@ -212,6 +98,17 @@ fn run(arguments: Arguments) -> io::Result<()> {
     control.stop();
     environment.clean_up();
     result
+}
+
+/// What to do where DPDK does not start: it gets no memory, as a rule.
+fn no_memory(arguments: &Arguments, error: &EnvironmentError) -> String {
+    if arguments.huge_pages {
+        return format!(
+            "--huge-pages: {error}; reserve some (sysctl vm.nr_hugepages=256) or leave the flag out"
+        );
+    }
+    let memory = arguments.memory_mb;
+    format!("--memory-mb: {error}; {memory} MB may be more than are free")
 }
 
 fn environment_arguments(arguments: &Arguments) -> Vec<String> {
