@@ -7,7 +7,7 @@
 //! ```
 //! Packets are confidential and metrics are not, so captures are never served over TCP.
 
-use crate::capture::{Capture, Filter, SNAP_LENGTH, Writer};
+use crate::capture::{Capture, Filter, LARGEST_SNAP_LENGTH, SNAP_LENGTH, Writer};
 use crate::metrics;
 use crate::workers::Workers;
 use contracts::forwarder as contract;
@@ -303,6 +303,10 @@ impl Wanted {
                 let parsed = value.parse::<u64>().ok().filter(|&number| number > 0);
                 parsed.ok_or(format!("{name}: {value:?} is no number above 0"))
             };
+            let at_most = |limit: u64| match number()? {
+                number if number > limit => Err(format!("{name}: {number} is more than {limit}")),
+                number => Ok(number),
+            };
             match name {
                 "port" => wanted.filter.port = Some(value.to_string()),
                 "chain" => {
@@ -311,9 +315,9 @@ impl Wanted {
                         names.ok_or(format!("chain: write CUSTOMER/CHAIN, not {value:?}"))?;
                     wanted.filter.chain = Some((customer.to_string(), chain.to_string()));
                 }
-                "snap" => wanted.snap = number()? as usize,
+                "snap" => wanted.snap = at_most(LARGEST_SNAP_LENGTH as u64)? as usize,
                 "count" => wanted.count = number()?,
-                "seconds" => wanted.seconds = number()?.min(LONGEST_CAPTURE),
+                "seconds" => wanted.seconds = at_most(LONGEST_CAPTURE)?,
                 _ => return Err(format!("{name}: use port, chain, snap, count or seconds")),
             }
         }
@@ -374,6 +378,8 @@ mod tests {
         assert_eq!((wanted.snap, wanted.count, wanted.seconds), (96, 5, 3));
         for (query, problem) in [
             ("snap=0", "snap: \"0\" is no number above 0"),
+            ("snap=9217", "snap: 9217 is more than 9216"),
+            ("seconds=99999", "seconds: 99999 is more than 3600"),
             ("chain=web", "chain: write CUSTOMER/CHAIN, not \"web\""),
             (
                 "colour=red",
