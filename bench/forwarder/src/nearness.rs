@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// A line takes less from one processor to the other when they share a cache.
 const NEAR: Duration = Duration::from_nanos(100);
 /// How long after its beginning a row still waits for that, and leaves rounds out.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Times a line goes to and fro for one look, and looks of which the median counts.
 const TURNS: u32 = 4_000;
@@ -59,6 +59,11 @@ impl Nearness {
         self.near += usize::from(near);
         self.apart += usize::from(counts && !near);
         counts
+    }
+
+    /// Whether they were near in some round.
+    pub fn was_near(&self) -> bool {
+        self.near > 0
     }
 
     /// What is to be said of the rounds.
