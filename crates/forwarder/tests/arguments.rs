@@ -1,11 +1,28 @@
 //! A wrong command line gets an error that names the flag and what to give, and nothing is left behind.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs, process};
 
+/// A directory for what DPDK makes; it goes in the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Directory {
+        let path = env::temp_dir().join(format!("switchboard-arguments-{}", process::id()));
+        fs::create_dir_all(&path).expect("a directory can be made");
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 /// Starts the forwarder with these words, and waits until it has refused them.
-fn refused(words: &str, runtime: &PathBuf) -> Output {
+fn refused(words: &str, runtime: &Path) -> Output {
     let words = format!("--rules /nowhere --status /nowhere --metrics off {words}");
     Command::new(env!("CARGO_BIN_EXE_switchboard-forwarder"))
         .args(words.split(' '))
@@ -16,8 +33,7 @@ fn refused(words: &str, runtime: &PathBuf) -> Output {
 
 #[test]
 fn what_is_wrong_is_refused_by_its_flag_and_leaves_nothing() {
-    let runtime = env::temp_dir().join(format!("switchboard-arguments-{}", process::id()));
-    fs::create_dir_all(&runtime).expect("a directory can be made");
+    let runtime = Directory::new();
     for (words, flag) in [
         ("--site a/b --name f", "--site: "),
         ("--site s --name ../f", "--name: "),
@@ -40,7 +56,7 @@ fn what_is_wrong_is_refused_by_its_flag_and_leaves_nothing() {
             "unknown argument \"--bogus\"",
         ),
     ] {
-        let output = refused(words, &runtime);
+        let output = refused(words, &runtime.0);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(
             !output.status.success() && output.status.code().is_some(),
@@ -50,9 +66,8 @@ fn what_is_wrong_is_refused_by_its_flag_and_leaves_nothing() {
             said.contains(flag) && !said.contains("panicked"),
             "{words}: {said}"
         );
-        let dpdk = runtime.join("dpdk");
+        let dpdk = runtime.0.join("dpdk");
         let left = fs::read_dir(&dpdk).map_or(0, Iterator::count);
         assert_eq!(left, 0, "{words}: {}", dpdk.display());
     }
-    fs::remove_dir_all(&runtime).expect("it is there");
 }
