@@ -140,7 +140,7 @@ impl<F: Frame> Pipeline<F> {
 
     /// Ends a walk whose asker does not come back; entries come home no further while one stands still. `now` is in seconds.
     pub(crate) fn end_abandoned_export(&mut self, now: u32) {
-        let is_abandoned = |export: &mut Export| now.wrapping_sub(export.last) > ABANDONED;
+        let is_abandoned = |export: &mut Export| now.saturating_sub(export.last) > ABANDONED;
         let abandoned = self.exporting.take_if(is_abandoned);
         self.end_export(abandoned);
     }

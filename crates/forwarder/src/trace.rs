@@ -266,6 +266,18 @@ mod tests {
         Trace::new(&request).expect("the request is right")
     }
 
+    fn tuple(source: Ipv4Addr, destination: Ipv4Addr) -> FiveTuple {
+        FiveTuple {
+            addresses: Addresses::V4 {
+                source: source.octets(),
+                destination: destination.octets(),
+            },
+            protocol: 6,
+            source_port: 1,
+            destination_port: 2,
+        }
+    }
+
     #[test]
     fn the_sieve_lets_through_whatever_is_wanted() {
         let lists: [&[&str]; 6] = [
@@ -285,15 +297,7 @@ mod tests {
                 for (source, destination) in
                     addresses().flat_map(|a| addresses().map(move |b| (a, b)))
                 {
-                    let tuple = FiveTuple {
-                        addresses: Addresses::V4 {
-                            source: source.octets(),
-                            destination: destination.octets(),
-                        },
-                        protocol: 6,
-                        source_port: 1,
-                        destination_port: 2,
-                    };
+                    let tuple = tuple(source, destination);
                     let through = trace.sieve().lets_through(source, destination);
                     assert!(through || !trace.wants(&tuple), "{trace:?} {tuple}");
                     // Keys are in forward orientation, whichever way the packet goes.
@@ -351,15 +355,7 @@ mod tests {
     fn a_trace_that_has_all_it_wanted_lets_nobody_through() {
         let mut trace = trace(&[], &[], false);
         let (source, destination) = (Ipv4Addr::LOCALHOST, Ipv4Addr::BROADCAST);
-        let tuple = FiveTuple {
-            addresses: Addresses::V4 {
-                source: source.octets(),
-                destination: destination.octets(),
-            },
-            protocol: 6,
-            source_port: 1,
-            destination_port: 2,
-        };
+        let tuple = tuple(source, destination);
         assert!(trace.sieve().lets_through(source, destination) && trace.wants(&tuple));
         trace.add(contract::TraceHop::default());
         assert!(!trace.sieve().lets_through(source, destination) && !trace.wants(&tuple));

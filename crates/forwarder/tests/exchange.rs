@@ -389,6 +389,37 @@ fn a_walk_that_begins_again_ends_the_one_before() {
 }
 
 #[test]
+fn a_walk_that_nobody_goes_on_with_ends_after_a_minute() {
+    for (passed, ended) in [(60, false), (61, true)] {
+        let mut old = Forwarder::new(
+            OLD,
+            vec![edge(false)],
+            vec![attachment("one", 1, false)],
+            vec![],
+        );
+        for number in 0..2_000 {
+            old.remember(number, 1, [&lan(), &att("one")]);
+        }
+        let (first, more) = old.pipeline.export(true, 2_048, NOW);
+        assert!(more && first.len() > 100);
+        // Another clock's second may be behind the one of the export.
+        for now in [NOW - 1, NOW + passed] {
+            old.pipeline
+                .tick(&old.rules, now, true, &mut Output::default());
+        }
+        let (rest, _) = old.pipeline.export(false, 1 << 20, NOW + passed);
+        // What was met before is met again only by a walk that begins again.
+        let key = |entry: &Entry| match entry {
+            Entry::V4(entry) => Some(entry.key),
+            Entry::V6(_) => None,
+        };
+        let is_first = |entry| first.iter().any(|one| key(one) == key(entry));
+        assert!(rest.len() > 100, "{}", rest.len());
+        assert_eq!(rest.iter().any(is_first), ended, "after {passed} s");
+    }
+}
+
+#[test]
 fn a_page_with_a_mistake_is_refused_and_the_field_named() {
     let mut old = Forwarder::new(
         OLD,
