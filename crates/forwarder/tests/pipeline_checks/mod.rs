@@ -8,21 +8,31 @@
 //! step:  0ppp pppb  length 2  bytes …   a frame at port p; b: the next frame belongs to the same burst
 //!        10ss ssss                      s seconds pass
 //!        110- --vv                      rules variant v come into force
-//!        111- ----  size 1              the next frame is of segments of 8 times that size
+//!        1110 ----  size 1              the next frame is of segments of 8 times that size; it arrives alone
+//!        1111 tcff                      from now on filter f is traced (t) and captured (c)
 //! ```
+//!
+//! An input in which something is watched is run again without: that changes nothing.
 
+mod account;
 mod rule_sets;
 mod tracked;
+mod watching;
 
 #[allow(unused_imports, reason = "fuzzing needs none of it, tests some")]
-pub use rule_sets::{PLATFORMS, SITES, VARIANTS, rule_set};
+pub use rule_sets::{NATIVE, PLATFORMS, SITES, VARIANTS, rule_set};
 
-use forwarder::counters::Counters;
+use account::Account;
+use forwarder::counters::Drop;
+use forwarder::frame::Frame;
+use forwarder::native;
 use forwarder::pipeline::{Output, Pipeline, Settings};
 use forwarder::registry::Registry;
 use forwarder::rules::{Rules, compile};
 use std::collections::BTreeSet;
 use tracked::{Living, Tracked};
+use watching::{Reader, Seen};
+use wire::segments::Segments;
 use wire::steering::{self, Encoding};
 use wire::{IpPacket, MacAddress, ethernet};
 
@@ -30,8 +40,6 @@ use wire::{IpPacket, MacAddress, ethernet};
 const LONGEST: usize = 2_048;
 /// How often time passes in one input: each time costs what a thousand frames cost, as whole tables are walked.
 const PASSES: u32 = 4;
-/// Events that end a frame: it is read, or read and answered.
-const ENDS: [&str; 3] = ["neighbour_answered", "neighbour_heard", "echo_answered"];
 
 /// The Ethernet address of a port.
 pub fn port_mac(port: usize) -> MacAddress {
@@ -48,6 +56,12 @@ pub fn frame_step(port: usize, more: bool, frame: &[u8]) -> Vec<u8> {
     step
 }
 
+/// A step from which on filter `number` is traced and captured.
+#[allow(dead_code, reason = "only seeds are made of it")]
+pub fn watch_step(number: u8) -> Vec<u8> {
+    vec![0xfc | number]
+}
+
 /// Runs an input.
 ///
 /// # Panics
@@ -56,27 +70,13 @@ pub fn run(input: &[u8]) {
     let [platform, site, steps @ ..] = input else {
         return;
     };
-    let mut forwarder = Forwarder::new(usize::from(*platform), usize::from(*site));
-    let mut rest = steps;
-    while let Some((&step, after)) = rest.split_first() {
-        rest = match step >> 6 {
-            0 | 1 => forwarder.take_frame(step, after),
-            2 => {
-                forwarder.pass(u32::from(step & 0x3f));
-                after
-            }
-            _ if step & 0x20 == 0 => {
-                forwarder.change(usize::from(step & 3));
-                after
-            }
-            _ => {
-                let (size, after) = after.split_first().unwrap_or((&0, &[]));
-                forwarder.segment_size = u16::from(*size) * 8;
-                after
-            }
-        };
+    let start = || Forwarder::new(usize::from(*platform), usize::from(*site));
+    let watched = start().run(steps, true);
+    if watched.is_watched {
+        let alone = start().run(steps, false);
+        assert!(watched.left == alone.left, "who is watched does the same");
+        assert_eq!(watched.counted(), alone.counted());
     }
-    forwarder.arrive();
 }
 
 struct Forwarder {
@@ -94,28 +94,12 @@ struct Forwarder {
     segment_size: u16,
     /// How often time has passed.
     passes: u32,
-}
-
-/// What the counters say.
-#[derive(Clone, Copy)]
-struct Account {
-    drops: u64,
-    ends: u64,
-    fragmented: u64,
-    segmented: u64,
-}
-
-fn account(counters: &Counters) -> Account {
-    let event = |wanted: &str| {
-        let found = counters.events().find(|(name, _)| *name == wanted);
-        found.map_or(0, |(_, count)| count)
-    };
-    Account {
-        drops: counters.drop_total(),
-        ends: ENDS.iter().map(|name| event(name)).sum(),
-        fragmented: event("fragmented"),
-        segmented: event("segmented"),
-    }
+    /// The reader of a capture under way.
+    reader: Option<Reader>,
+    /// Whether anything was to be watched.
+    is_watched: bool,
+    /// Everything that left: port and bytes.
+    left: Vec<(usize, Vec<u8>)>,
 }
 
 impl Forwarder {
@@ -139,9 +123,62 @@ impl Forwarder {
             burst_port: 0,
             segment_size: 0,
             passes: 0,
+            reader: None,
+            is_watched: false,
+            left: Vec::new(),
         };
         forwarder.change(0);
         forwarder
+    }
+
+    /// Takes the steps; `watches` says whether those to watch something are done.
+    fn run(mut self, steps: &[u8], watches: bool) -> Forwarder {
+        let mut rest = steps;
+        while let Some((&step, after)) = rest.split_first() {
+            rest = match step >> 6 {
+                0 | 1 => self.take_frame(step, after),
+                2 => {
+                    self.pass(u32::from(step & 0x3f));
+                    after
+                }
+                _ if step & 0x20 == 0 => {
+                    self.change(usize::from(step & 3));
+                    after
+                }
+                _ if step & 0x10 == 0 => {
+                    let (size, after) = after.split_first().unwrap_or((&0, &[]));
+                    self.segment_size = u16::from(*size) * 8;
+                    after
+                }
+                _ => {
+                    self.arrive();
+                    self.is_watched = true;
+                    if watches {
+                        self.watch(step);
+                    }
+                    after
+                }
+            };
+        }
+        self.arrive();
+        self
+    }
+
+    /// Everything that was counted.
+    fn counted(&self) -> Vec<(&'static str, u64)> {
+        let counters = &self.pipeline.counters;
+        counters.drops().chain(counters.events()).collect()
+    }
+
+    fn watch(&mut self, step: u8) {
+        let number = step & 3;
+        self.pipeline.trace = (step & 8 != 0).then(|| watching::trace(number));
+        let (capture, reader) = (step & 4 != 0).then(|| watching::capture(number)).unzip();
+        (self.pipeline.capture, self.reader) = (capture, reader);
+    }
+
+    fn account(&self) -> Account {
+        Account::of(&self.pipeline.counters)
     }
 
     fn change(&mut self, variant: usize) {
@@ -149,7 +186,7 @@ impl Forwarder {
         let set = rule_set(self.platform, self.site, variant);
         let macs: Vec<MacAddress> = (0..set.ports.len()).map(port_mac).collect();
         let rules = compile(&set, &macs, &mut self.registry).expect("rules that hold");
-        let before = (self.living.count() as u64, account(&self.pipeline.counters));
+        let before = (self.living.count() as u64, self.account());
         self.pipeline
             .rules_changed(&self.rules, &rules, self.now)
             .expect("there is memory");
@@ -173,9 +210,12 @@ impl Forwarder {
         let (bytes, after) = after.split_at(length);
         let frame = Tracked::new(bytes, self.next, &self.living);
         let size = std::mem::take(&mut self.segment_size);
+        if size > 0 {
+            self.arrive();
+        }
         self.burst.push(frame.of_segments(size));
         self.next += 1;
-        if step & 1 == 0 {
+        if step & 1 == 0 || size > 0 {
             self.arrive();
         }
         after
@@ -188,13 +228,15 @@ impl Forwarder {
         }
         let arrived: BTreeSet<u64> = self.burst.iter().map(Tracked::number).collect();
         let kept_before = self.living.count() - arrived.len();
-        let before = account(&self.pipeline.counters);
+        let before = self.account();
+        let segments = self.segments();
+        let mut passed = self.arriving();
         let mut out = Output::default();
         let (rules, port) = (&self.rules, self.burst_port);
         self.pipeline
             .process_burst(rules, port, &mut self.burst, self.now, &mut out);
         assert!(self.burst.is_empty(), "every frame is taken");
-        let after = account(&self.pipeline.counters);
+        let happened = self.account() - before;
         let sent: Vec<u64> = out.ports.iter().flatten().map(Tracked::number).collect();
         assert_eq!(
             sent.iter().collect::<BTreeSet<_>>().len(),
@@ -220,38 +262,93 @@ impl Forwarder {
             kept_before - released + kept,
             "no frame that was kept vanishes"
         );
-        self.check_ends(destroyed, before, after);
+        happened.check_segments(destroyed, segments, out.made.len());
         self.check_sent(&out);
+        self.leave(out, &mut passed);
     }
 
-    /// A frame that is neither sent nor kept was consumed, cut into fragments, or is in one drop counter.
-    fn check_ends(&self, destroyed: u64, before: Account, after: Account) {
-        let drops = after.drops - before.drops;
-        let fragmented = after.fragmented - before.fragmented;
-        let segmented = after.segmented - before.segmented;
-        let ends = after.ends - before.ends + fragmented + segmented + drops;
-        let drops_now: Vec<_> = self.pipeline.counters.drops().collect();
-        // Of a frame that was cut, a fragment may find no place to wait; it is a packet and a drop of its own. So is a segment,
-        // which may be cut again.
-        let parts = match segmented {
-            0 => fragmented.min(drops),
-            _ => fragmented + drops,
+    /// How many segments the next frame is to be cut into, if it is of several.
+    fn segments(&self) -> Option<usize> {
+        let frame = self
+            .burst
+            .first()
+            .filter(|frame| frame.segment_size() > 0)?;
+        let (data, size) = (frame.data(), frame.segment_size());
+        let header = ethernet::Header::parse(data).ok()?;
+        let start = match header.ether_type {
+            ethernet::IPV4 | ethernet::IPV6 => header.length,
+            ethernet::MPLS => header.length + 8,
+            ethernet::NSH => header.length + 4 * usize::from(data.get(header.length + 1)? & 0x3f),
+            _ => return None,
         };
-        assert!(
-            destroyed <= ends && ends <= destroyed + parts,
-            "{destroyed} frames are gone, {ends} are accounted for: {drops_now:?}"
-        );
+        let packet = data.get(start..)?;
+        let ip = IpPacket::parse(packet).ok()?;
+        let underlay = self.rules.underlay.as_ref();
+        let packet = match Encoding::of(&ip) {
+            Some(encoding) if underlay.is_some_and(|it| it.port == self.burst_port) => {
+                let taken = steering::decapsulate(encoding, packet, &ip, &self.rules).ok()?;
+                &packet[taken.inner_offset..taken.end]
+            }
+            _ => packet.get(..ip.length)?,
+        };
+        Some(Segments::of_packet(packet, size)?.count())
+    }
+
+    /// What a capture sees of the burst.
+    fn arriving(&self) -> Vec<Seen> {
+        let Some(port) = self.rules.ports.get(self.burst_port) else {
+            return Vec::new();
+        };
+        let seen = |frame: &Tracked| (false, port.name.clone(), frame.data().to_vec());
+        self.burst.iter().map(seen).collect()
+    }
+
+    /// Lets everything leave, as a worker does; `passed` is what arrived in this round.
+    fn leave(&mut self, mut out: Output<Tracked>, passed: &mut Vec<Seen>) {
+        if !out.made.is_empty() {
+            self.pipeline.alert_capture();
+        }
+        out.merge(|bytes| {
+            self.next += 1;
+            Some(Tracked::new(bytes, self.next - 1, &self.living))
+        });
+        for (port, frames) in out.ports.iter().enumerate() {
+            self.pipeline.show_leaving(&self.rules, port, frames);
+            for frame in frames {
+                self.check_native(port, frame.data());
+                passed.push((
+                    true,
+                    self.rules.ports[port].name.clone(),
+                    frame.data().to_vec(),
+                ));
+                self.left.push((port, frame.data().to_vec()));
+            }
+        }
+        self.pipeline.end_round();
+        if let Some(reader) = &mut self.reader {
+            reader.check(passed);
+        }
+    }
+
+    /// What leaves for a native function passes it, or is refused by it.
+    fn check_native(&self, port: usize, frame: &[u8]) {
+        if self.rules.ports[port].name.starts_with(NATIVE) {
+            match native::pass(&self.rules, port, frame) {
+                Ok(other) => assert_ne!(other, port, "it comes out at the other side"),
+                Err(reason) => assert_eq!(reason, Drop::FilterRefused),
+            }
+        }
     }
 
     /// Whatever waits for a neighbour is given up with as many drops; fragments made here wait too.
     fn check_given_up(&self, (living, before): (u64, Account)) {
         let given_up = living - self.living.count() as u64;
-        let after = account(&self.pipeline.counters);
+        let happened = self.account() - before;
         assert!(
-            after.drops - before.drops >= given_up,
+            happened.drops >= given_up,
             "every frame given up is counted"
         );
-        assert_eq!(after.ends, before.ends, "nothing was read");
+        assert_eq!(happened.ends, 0, "nothing was read");
     }
 
     fn pass(&mut self, seconds: u32) {
@@ -262,7 +359,7 @@ impl Forwarder {
         }
         for _ in 0..seconds.min(8) {
             self.now += seconds.div_ceil(8).max(1);
-            let before = (self.living.count() as u64, account(&self.pipeline.counters));
+            let before = (self.living.count() as u64, self.account());
             let mut out = Output::default();
             while self.pipeline.tick(&self.rules, self.now, true, &mut out) {}
             assert!(
@@ -271,6 +368,7 @@ impl Forwarder {
             );
             self.check_given_up(before);
             self.check_sent(&out);
+            self.leave(out, &mut Vec::new());
         }
     }
 
@@ -279,7 +377,7 @@ impl Forwarder {
         let sent = out.ports.iter().enumerate();
         let sent = sent.flat_map(|(port, list)| list.iter().map(move |frame| (port, frame)));
         for (port, frame) in sent {
-            self.check_frame(port, forwarder::frame::Frame::data(frame));
+            self.check_frame(port, frame.data());
         }
         for made in &out.made {
             self.check_frame(made.port, &made.bytes);

@@ -1,16 +1,20 @@
 //! The corpus of rule sets: small platforms, and what may become of them.
 
-use crate::plan::{Chain, Plan, chain, edge, instance};
+use crate::plan::{Chain, Instance, Plan, Role, SIBLING, chain, edge, instance};
+use contracts::forwarder::attachment::Function;
+use contracts::forwarder::port::Device;
 use contracts::forwarder::{
     self as contract, AttachmentKind, AttachmentState, Encapsulation, RuleSet,
 };
 
 /// Platforms there are.
-pub const PLATFORMS: usize = 6;
+pub const PLATFORMS: usize = 9;
 /// What may become of each: rules 0 are those at the start.
 pub const VARIANTS: usize = 4;
 /// Sites of every platform.
 pub const SITES: usize = 2;
+/// How names of native functions' ports begin.
+pub const NATIVE: &str = "native";
 
 /// The rules of a site, all numbers taken modulo how many there are.
 pub fn rule_set(platform: usize, site: usize, variant: usize) -> RuleSet {
@@ -22,7 +26,7 @@ pub fn rule_set(platform: usize, site: usize, variant: usize) -> RuleSet {
             instance.state = AttachmentState::Draining;
         }
     }
-    let mut set = plan.rules(site);
+    let mut set = plan.rules(forwarder(platform, site));
     match variant {
         2 => {
             for attachment in &mut set.attachments {
@@ -43,10 +47,20 @@ pub fn rule_set(platform: usize, site: usize, variant: usize) -> RuleSet {
         }
         _ => {}
     }
-    if platform == 5 {
-        over_ipv6(&mut set, site);
+    match platform {
+        5 => over_ipv6(&mut set, site),
+        6 => native(&mut set),
+        _ => {}
     }
     set
+}
+
+/// The forwarder whose rules those of a site are: on some platforms it is the second one of the first site.
+fn forwarder(platform: usize, site: usize) -> usize {
+    match (platform, site) {
+        (7 | 8, 1) => SIBLING,
+        _ => site,
+    }
 }
 
 fn plan(platform: usize) -> Plan {
@@ -66,7 +80,7 @@ fn plan(platform: usize) -> Plan {
             headers.kind = AttachmentKind::LabelAwareNsh;
             bump.site = 0;
             let vnfs = vec![vec![labels], vec![headers], vec![bump]];
-            let mut plan = Plan::new(2, chain(0, vnfs, 1));
+            let mut plan = Plan::new(SIBLING + 2, chain(0, vnfs, 1));
             plan.encapsulations = vec![Encapsulation::VxlanGpeNsh];
             plan
         }
@@ -105,7 +119,64 @@ fn plan(platform: usize) -> Plan {
             2,
             chain(0, vec![vec![instance(0, "a", 1), instance(0, "b", 9)]], 0),
         ),
+        // Two forwarders at a site: one gives instances what others still send it, or learns what is the other's.
+        7 => beside([Role::Passing, Role::Preparing]),
+        // One passes on to the other what others still send it, or is to have its instances again.
+        8 => beside([Role::Gone, Role::Returning]),
         _ => Plan::new(2, chain(0, vec![vec![instance(1, "a", 100)]], 1)),
+    }
+}
+
+/// Instances that one forwarder of a site is at home with, and what the other one has to do with each.
+fn beside(roles: [Role; 2]) -> Plan {
+    let at = |site: usize, name: &str, role: Role| Instance {
+        sibling: Some(role),
+        ..instance(site, name, 100)
+    };
+    let [one, other] = roles;
+    let vnfs = vec![vec![
+        at(0, "a", one),
+        at(SIBLING, "b", other),
+        instance(0, "c", 50),
+    ]];
+    let mut plan = Plan::new(SIBLING + 2, chain(0, vnfs, 1));
+    plan.remember();
+    plan
+}
+
+/// Makes the attachments of the site native ones, between ports of their own: packets to port 22 are refused.
+fn native(set: &mut RuleSet) {
+    if set.attachments.is_empty() {
+        return;
+    }
+    let [ingress, egress] = ["in", "out"].map(|side| format!("{NATIVE}-{side}"));
+    for name in [&ingress, &egress] {
+        set.ports.push(contract::Port {
+            name: name.clone(),
+            device: Some(Device::Native(contract::NativePort {})),
+        });
+    }
+    let refused = contract::FilterRule {
+        r#match: Some(contract::Match {
+            destination_ports: vec![contract::PortRange {
+                first: 22,
+                last: 22,
+            }],
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let filter = contract::PacketFilter {
+        rules: vec![refused],
+        accept_forward: true,
+        accept_reverse: true,
+    };
+    for (attachment, vlan) in set.attachments.iter_mut().zip(2..) {
+        attachment.kind = AttachmentKind::Native.into();
+        (attachment.ingress_port, attachment.egress_port) = (ingress.clone(), egress.clone());
+        (attachment.ingress_mac, attachment.egress_mac) = (Vec::new(), Vec::new());
+        (attachment.ingress_vlan, attachment.egress_vlan) = (vlan, vlan);
+        attachment.function = Some(Function::Filter(filter.clone()));
     }
 }
 
