@@ -10,6 +10,10 @@ const BURST_LIMIT: usize = 64;
 /// Packets that [`Queue::receive`] receives at most.
 pub const RECEIVE_LIMIT: usize = 4 * BURST_LIMIT;
 
+/// Linux's numbers of errors.
+const EFAULT: i32 = 14;
+const ENODEV: i32 = 19;
+
 unsafe extern "C" {
     fn sb_port_open(
         devargs: *const c_char,
@@ -61,8 +65,12 @@ pub struct PortError {
 
 impl fmt::Display for PortError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = std::io::Error::from_raw_os_error(self.number);
-        write!(out, "device {:?} did not open: {reason}", self.devargs)
+        write!(out, "device {:?} did not open: ", self.devargs)?;
+        match self.number {
+            // Buses say so of a device that none of their drivers knows.
+            EFAULT | ENODEV => write!(out, "no such device, or no driver for it"),
+            number => write!(out, "{}", std::io::Error::from_raw_os_error(number)),
+        }
     }
 }
 

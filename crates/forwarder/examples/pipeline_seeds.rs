@@ -22,7 +22,9 @@ use capture::Capture;
 use contracts::forwarder::RuleSet;
 use forwarder::registry::Registry;
 use forwarder::rules::{Rules, compile};
-use pipeline_checks::{PLATFORMS, SITES, frame_step, port_mac, rule_set};
+use pipeline_checks::{
+    PLATFORMS, SITES, frame_step, port_mac, rule_set, segments_step, watch_step,
+};
 use std::path::{Path, PathBuf};
 use std::{env, fs, io, process};
 use wire::arp::{Arp, Operation};
@@ -288,9 +290,16 @@ fn main() -> io::Result<()> {
             };
             for (index, packet) in packets().iter().enumerate() {
                 let mut steps = site.arrivals(packet);
-                // Some seconds, other rules, and once more.
-                let change = 0xc0 | (index % 4) as u8;
-                steps.extend([vec![0x84], vec![change], steps.concat()]);
+                // Some seconds, other rules, and once more, watched; and as segments of 200 bytes.
+                let (change, watch) = (0xc0 | (index % 4) as u8, watch_step(index as u8 / 4 % 4));
+                let cut: Vec<_> = steps
+                    .iter()
+                    .map(|step| [segments_step(200), step.clone()].concat())
+                    .collect();
+                steps.extend([vec![0x84], vec![change], watch, steps.concat()]);
+                if packet.len() > 200 {
+                    steps.extend(cut);
+                }
                 write(
                     &directory,
                     &format!("made-{platform}-{number}-{index}"),

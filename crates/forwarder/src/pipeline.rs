@@ -371,7 +371,8 @@ impl<F: Frame> Pipeline<F> {
             }
             Insertion::New(_) => self.counters.event(Event::FlowNew),
         }
-        if key.protocol() == tcp::PROTOCOL && arrival.tcp_flags & tcp::SYN == 0 {
+        let opens = arrival.tcp_flags & (tcp::SYN | tcp::ACK) == tcp::SYN;
+        if key.protocol() == tcp::PROTOCOL && !opens {
             self.counters.event(Event::FlowMidStream);
         }
         self.count_new(arrival, hop);

@@ -13,10 +13,18 @@ use contracts::forwarder::{self as contract, port::Device};
 use dpdk::{Mbuf, Pool, Port};
 use packet_socket::{Dealer, Socket, interface_index};
 use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
+use std::time::{Duration, Instant};
 use wire::MacAddress;
 
 /// Buffers in a port's rings.
 const DESCRIPTORS: u16 = 512;
+
+/// For so long a device that does not open is tried whenever there is an occasion...
+const PATIENCE: Duration = Duration::from_secs(10);
+/// ...and this often at least after that.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Where a worker receives and sends the packets of a port.
 #[derive(Debug)]
@@ -97,6 +105,32 @@ struct OpenPort {
     workers: Vec<usize>,
     dealt: Option<Dealt>,
     error: String,
+    trial: Trial,
+}
+
+/// When a device that does not open is tried again.
+#[derive(Clone, Copy)]
+struct Trial {
+    /// The first time that it did not.
+    since: Instant,
+    /// The last time.
+    last: Instant,
+}
+
+impl Trial {
+    /// A device that is tried now, after some trials or none.
+    fn next(before: Option<Trial>) -> Trial {
+        let last = Instant::now();
+        let since = before.map_or(last, |before| before.since);
+        Trial { since, last }
+    }
+
+    /// Whether it is time: always in the beginning, then after as long a time as it has been tried for. DPDK writes some lines of its
+    /// own each time.
+    fn is_due(&self) -> bool {
+        let tried_for = self.last - self.since;
+        tried_for < PATIENCE || self.last.elapsed() >= tried_for.min(LONGEST_WAIT)
+    }
 }
 
 /// An open port, as the control thread keeps it.
@@ -162,11 +196,7 @@ impl Ports {
         }
         for port in wanted {
             let Some(device) = &port.device else { continue };
-            if self
-                .open
-                .get(&port.name)
-                .is_none_or(|open| open.port.is_none())
-            {
+            if self.open.get(&port.name).is_none_or(OpenPort::may_open) {
                 let opened = self.open_one(&port.name, device);
                 change.opened.extend(opened);
             }
@@ -176,6 +206,7 @@ impl Ports {
 
     fn open_one(&mut self, name: &str, device: &Device) -> Vec<(String, usize, Queue)> {
         self.opened += 1;
+        let before = self.open.get(name).map(|open| open.trial);
         let (port, queues, error) = match self.open_device(device) {
             Ok((port, queues)) => (Some(port), queues, String::new()),
             Err(error) => (None, Vec::new(), error),
@@ -193,6 +224,7 @@ impl Ports {
             workers: workers.clone(),
             dealt: None,
             error,
+            trial: Trial::next(before),
         };
         self.open.insert(name.to_string(), open);
         let dealt = workers.into_iter().zip(queues);
@@ -202,6 +234,7 @@ impl Ports {
     }
 
     fn open_device(&self, device: &Device) -> Result<(Opened, Vec<Queue>), String> {
+        check(device)?;
         let devargs = match device {
             Device::AfXdp(interface) => format!("net_af_xdp{},iface={interface}", self.opened),
             Device::VhostUser(path) => format!("net_vhost{},iface={path},client=1", self.opened),
@@ -214,7 +247,7 @@ impl Ports {
         };
         let (port, queues) =
             Port::open_spread(&devargs, &self.pool, self.workers as u16, DESCRIPTORS)
-                .map_err(|error| format!("{error}{}", hint(&devargs)))?;
+                .map_err(|error| format!("{error}{}", hint(device)))?;
         let kind = match device {
             Device::AfXdp(_) => Queue::AfXdp,
             _ => Queue::Device,
@@ -315,11 +348,16 @@ impl Ports {
     pub fn need_attention(&self) -> bool {
         self.open
             .values()
-            .any(|open| open.port.is_none() || index(&open.device) != open.interface_index)
+            .any(|open| open.may_open() || index(&open.device) != open.interface_index)
     }
 }
 
 impl OpenPort {
+    /// Whether it is not open, and to be tried.
+    fn may_open(&self) -> bool {
+        self.port.is_none() && self.trial.is_due()
+    }
+
     fn deal(&self, wanted: &Dealt, before: Option<Dealt>) -> Result<(), String> {
         match &self.port {
             Some(Opened::Socket(_, Some(dealer))) => {
@@ -367,14 +405,44 @@ fn index(device: &Device) -> Option<u32> {
     interface_index(interface(device)?)
 }
 
-/// What a network card needs that other devices do not: to be said where one did not open.
-fn hint(devargs: &str) -> &'static str {
+/// Sees whether there is what a device is to be opened on, so far as that can be told.
+fn check(device: &Device) -> Result<(), String> {
+    match device {
+        Device::AfPacket(interface) if index(device).is_none() => {
+            Err(no_interface("af_packet", interface))
+        }
+        Device::AfXdp(interface) if index(device).is_none() => {
+            Err(no_interface("af_xdp", interface))
+        }
+        // Where there is nothing yet, DPDK connects as soon as there is.
+        Device::VhostUser(path)
+            if fs::metadata(path).is_ok_and(|file| !file.file_type().is_socket()) =>
+        {
+            Err(format!(
+                "vhost_user: {path:?} is no socket; give the path of the one on which the hypervisor listens"
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn no_interface(field: &str, interface: &str) -> String {
+    format!(
+        "{field}: no such interface: {interface:?}; the port opens as soon as there is one in the forwarder's network namespace"
+    )
+}
+
+/// What to give, where a device did not open.
+fn hint(device: &Device) -> &'static str {
+    let Device::Devargs(devargs) = device else {
+        return "";
+    };
     let name = devargs.split(',').next().unwrap_or_default();
     let is_card = name.contains(':') && name.contains('.');
     if is_card {
         "; a network card is named in full, as 0000:03:00.0, and needs a forwarder with --huge-pages and a driver for user space (dpdk-devbind.py --bind=vfio-pci)"
     } else {
-        ""
+        "; give devargs as of DPDK's --vdev, a driver's name with a number and its arguments, such as \"net_tap0,iface=tap0\""
     }
 }
 
@@ -390,11 +458,25 @@ mod tests {
 
     #[test]
     fn only_of_network_cards_is_said_what_they_need() {
+        let hint = |devargs: &str| hint(&Device::Devargs(devargs.into()));
         for card in ["0000:03:00.0", "03:00.1,mode=fast", "pci:0000:03:00.0"] {
             assert!(hint(card).contains("--huge-pages"), "{card}");
         }
         for other in ["net_tap0,iface=a:b.c", "net_memif0,socket=/run/a.sock"] {
-            assert_eq!(hint(other), "", "{other}");
+            assert!(!hint(other).contains("--huge-pages"), "{other}");
         }
+    }
+
+    #[test]
+    fn a_device_that_does_not_open_is_tried_often_at_first_and_then_after_as_long_a_time_again() {
+        let now = Instant::now();
+        let is_due = |tried_for: u64, ago: u64| {
+            let [since, last] =
+                [tried_for + ago, ago].map(|seconds| now - Duration::from_secs(seconds));
+            Trial { since, last }.is_due()
+        };
+        assert!(is_due(0, 0) && is_due(9, 0));
+        assert!(!is_due(20, 10) && is_due(20, 21));
+        assert!(!is_due(10_000, 50) && is_due(10_000, 61));
     }
 }

@@ -3,8 +3,13 @@
 use forwarder::counters::Counters;
 use std::ops::Sub;
 
-/// Events that end a frame: it is read, or read and answered.
-const ENDS: [&str; 3] = ["neighbour_answered", "neighbour_heard", "echo_answered"];
+/// Events that end a frame: it is read, or read and answered, or another forwarder's to take.
+const ENDS: [&str; 4] = [
+    "neighbour_answered",
+    "neighbour_heard",
+    "echo_answered",
+    "taken_elsewhere",
+];
 /// Events with which a frame is made here that is no part of a received one.
 const ANSWERS: [&str; 2] = ["neighbour_asked", "icmp_error_sent"];
 

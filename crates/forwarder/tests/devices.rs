@@ -1,0 +1,97 @@
+//! Ports by DPDK's device arguments carry packets, and a port that does not open says what is wrong and what to give.
+//!
+//! Needs root (network namespaces); says so and passes where that is missing.
+
+mod hosts;
+#[path = "../../../test/needs.rs"]
+mod needs;
+
+use contracts::forwarder as contract;
+use contracts::forwarder::local_target::Target;
+use contracts::forwarder::port::Device;
+use hosts::{Bench, CHAIN, EGRESS, edge, end, ip, lacks_root, port};
+use prost::Message;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// A chain without VNFs between two devices by their arguments, and ports that do not open.
+fn rules(directory: &Path) -> contract::RuleSet {
+    let by_devargs = |number: u32, name: &str| {
+        let devargs = format!("net_af_packet{number},iface={name}");
+        port(name, Device::Devargs(devargs))
+    };
+    let no_socket = directory.join("rules").to_string_lossy().into_owned();
+    contract::RuleSet {
+        generation: 1,
+        site: "s".into(),
+        forwarder: "f".into(),
+        ports: vec![
+            by_devargs(0, "office"),
+            by_devargs(1, "server"),
+            port("bogus", Device::Devargs("net_bogus0".into())),
+            port("nowhere", Device::AfXdp("nowhere0".into())),
+            port("file", Device::VhostUser(no_socket)),
+            port("later", Device::AfPacket("later0".into())),
+        ],
+        edges: vec![
+            edge("office", "10.1.0.1/24", contract::Direction::Forward),
+            edge("server", "203.0.113.1/24", contract::Direction::Reverse),
+        ],
+        paths: vec![contract::ServicePath {
+            chain_label: CHAIN,
+            egress_label: EGRESS,
+            customer: "acme".into(),
+            chain: "web".into(),
+            vnf_count: 0,
+            stages: vec![contract::Stage {
+                number: 1,
+                upstream: end(Target::Edge("office".into())),
+                downstream: end(Target::Edge("server".into())),
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
+}
+
+#[test]
+fn devices_by_devargs_carry_packets_and_those_that_do_not_open_say_what_to_give() {
+    if let Some(missing) = lacks_root() {
+        needs::missing(missing);
+        return;
+    }
+    let mut bench = Bench::new("sbdev");
+    ip(&["netns", "add", &bench.namespace("forwarder")]);
+    bench.host("office", "10.1.0.2/24", "10.1.0.1");
+    bench.host("server", "203.0.113.2/24", "203.0.113.1");
+    let rules = rules(&bench.directory);
+    std::fs::write(bench.directory.join("rules"), rules.encode_to_vec()).unwrap();
+    bench.start_forwarder();
+    let limit = Instant::now() + Duration::from_secs(20);
+    while !bench.directory.join("status").exists() || bench.status().ports.len() < 6 {
+        assert!(Instant::now() < limit, "no status\n{}", bench.logs());
+        thread::sleep(Duration::from_millis(50));
+    }
+    bench.wait_for_answers("through devices by their arguments");
+    assert!(bench.answers(20), "lost packets\n{}", bench.logs());
+
+    let status = bench.status();
+    for (name, words) in [
+        ("office", &[][..]),
+        ("server", &[]),
+        (
+            "bogus",
+            &["net_bogus0", "no such device", "net_tap0,iface="],
+        ),
+        ("nowhere", &["af_xdp", "nowhere0", "no such interface"]),
+        ("file", &["vhost_user", "rules", "no socket"]),
+        ("later", &["af_packet", "later0", "no such interface"]),
+    ] {
+        let port = status.ports.iter().find(|port| port.name == name).unwrap();
+        assert_eq!(port.up, words.is_empty(), "{port:?}");
+        for word in words {
+            assert!(port.error.contains(word), "{name}: {word:?} in {port:?}");
+        }
+    }
+}
