@@ -37,14 +37,21 @@ fn a_forwarder_without_its_tables_chooses_as_before_while_weights_stand() {
     let mut network = network();
     let opened = open(&mut network, 0..400);
     assert_eq!(network.event("flow_mid_stream"), 0, "all began with a SYN");
-    for site in 0..2 {
+    for (site, flags) in [
+        (0, tcp::ACK),
+        (1, tcp::ACK),
+        (0, tcp::SYN | tcp::ACK),
+        (1, tcp::FIN | tcp::ACK),
+    ] {
         begin_again(&mut network, site);
+        let before = network.event("flow_mid_stream");
         let chain = network.plan.chains[0].clone();
         for (number, visited) in &opened {
-            let now = exchange(&mut network, &chain, &connection(*number), tcp::ACK);
+            let now = exchange(&mut network, &chain, &connection(*number), flags);
             assert_eq!(&now, visited, "site {site}, connection {number}");
         }
-        assert!(network.event("flow_mid_stream") > 0);
+        let midway = network.event("flow_mid_stream") - before;
+        assert!(midway >= 400, "site {site}, {flags:#x}: {midway}");
         network.assert_no_drops();
     }
 }
