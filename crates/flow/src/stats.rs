@@ -24,6 +24,8 @@ pub struct Counters {
 pub struct Stats {
     /// Connections in the table.
     pub entries: usize,
+    /// Buckets there are now.
+    pub buckets: usize,
     /// Slots there are now.
     pub slots: usize,
     /// Slots there may be.

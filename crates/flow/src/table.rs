@@ -321,6 +321,7 @@ impl<K: FlowKey> FlowTable<K> {
         let bucket = size_of::<K::Bucket>();
         Stats {
             entries: self.entries,
+            buckets: self.shape.buckets() as usize,
             slots: self.shape.buckets() as usize * K::Bucket::SLOTS,
             slots_limit: self.limit as usize * K::Bucket::SLOTS,
             memory: self.shape.buckets() as usize * bucket,

@@ -2,6 +2,7 @@
 
 use forwarder::cores;
 use forwarder::home::WORKERS_LIMIT;
+use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::thread;
 
@@ -24,6 +25,8 @@ pub const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARD
 
 /// Flow tables of a worker, in files, take so much when they are empty.
 const LEAST_FLOW_MEMORY_MB: usize = 8;
+/// A device's rings of a worker, and bursts on their way.
+const LEAST_BUFFERS: u32 = 2048;
 
 /// What the command line says.
 pub struct Arguments {
@@ -69,39 +72,28 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         spare: false,
     };
     while let Some(word) = words.next() {
-        if word == "--huge-pages" {
-            arguments.huge_pages = true;
-            continue;
-        }
-        if word == "--spare" {
-            arguments.spare = true;
-            continue;
-        }
-        let value = words.next().ok_or(format!("{word} wants a value"))?;
-        let number = || {
-            value
-                .parse::<u32>()
-                .map_err(|_| format!("{word}: {value:?} is no number"))
-        };
+        let mut value = || words.next().ok_or_else(|| format!("{word} wants a value"));
         match word.as_str() {
-            "--site" => arguments.site = value,
-            "--name" => arguments.name = value,
-            "--credentials" => arguments.credentials = Some(value.into()),
-            "--rules" => arguments.rules = Some(value.into()),
-            "--status" => arguments.status = Some(value.into()),
-            "--state-directory" => arguments.state_directory = Some(value.into()),
-            "--flow-directory" => arguments.flow_directory = Some(value.into()),
-            "--metrics" => arguments.metrics = Some(value),
-            "--capture-socket" => arguments.capture_socket = Some(value.into()),
-            "--memory-mb" => arguments.memory_mb = number()?,
-            "--buffers" => arguments.buffers = number()?,
-            "--flow-memory-mb" => arguments.flow_memory_mb = number()? as usize,
-            "--workers" => arguments.workers = number()? as usize,
+            "--huge-pages" => arguments.huge_pages = true,
+            "--spare" => arguments.spare = true,
+            "--site" => arguments.site = value()?,
+            "--name" => arguments.name = value()?,
+            "--credentials" => arguments.credentials = Some(value()?.into()),
+            "--rules" => arguments.rules = Some(value()?.into()),
+            "--status" => arguments.status = Some(value()?.into()),
+            "--state-directory" => arguments.state_directory = Some(value()?.into()),
+            "--flow-directory" => arguments.flow_directory = Some(value()?.into()),
+            "--metrics" => arguments.metrics = Some(address(&word, value()?)?),
+            "--capture-socket" => arguments.capture_socket = Some(value()?.into()),
+            "--memory-mb" => arguments.memory_mb = number(&word, &value()?)?,
+            "--buffers" => arguments.buffers = number(&word, &value()?)?,
+            "--flow-memory-mb" => arguments.flow_memory_mb = number(&word, &value()?)? as usize,
+            "--workers" => arguments.workers = number(&word, &value()?)? as usize,
             "--cores" => {
-                let cores = cores::parse(&value);
+                let cores = cores::parse(&value()?);
                 arguments.cores = cores.map_err(|problem| format!("--cores: {problem}"))?;
             }
-            _ => return Err(format!("unknown argument {word:?}")),
+            _ => return Err(format!("unknown argument {word:?}; --help lists all")),
         }
     }
     if arguments.site.is_empty() || arguments.name.is_empty() {
@@ -122,6 +114,22 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         );
     }
     Ok(arguments)
+}
+
+fn number(flag: &str, value: &str) -> Result<u32, String> {
+    value
+        .parse()
+        .map_err(|_| format!("{flag}: {value:?} is no number"))
+}
+
+/// Where metrics are served, or "off".
+fn address(flag: &str, value: String) -> Result<String, String> {
+    match value == "off" || value.to_socket_addrs().is_ok() {
+        true => Ok(value),
+        false => Err(format!(
+            "{flag}: {value:?} is no address; give one with its port, such as 127.0.0.1:9470, or off"
+        )),
+    }
 }
 
 /// A worker polls: two on one processor would only be in each other's way.
@@ -152,6 +160,13 @@ fn check_memory(arguments: &Arguments) -> Result<(), String> {
         let given = arguments.flow_memory_mb;
         return Err(format!(
             "--flow-memory-mb: {given} hold no flow tables; give at least {least}"
+        ));
+    }
+    let least = LEAST_BUFFERS * arguments.workers as u32;
+    if arguments.buffers < least {
+        let given = arguments.buffers;
+        return Err(format!(
+            "--buffers: {given} are too few for a device's rings and a burst of each worker; give at least {least}"
         ));
     }
     if arguments.memory_mb == 0 {

@@ -100,10 +100,9 @@ impl<F: Frame> Pipeline<F> {
             let reason = Drop::NeighbourUnresolved.into();
             self.counters.drop_at(reason, lost.at);
         }
-        let buckets = |slots: usize| slots.min(BUCKETS_PER_SECOND);
         self.housekeeping.second = now;
-        self.housekeeping.age_v4 = buckets(self.v4.stats().slots);
-        self.housekeeping.age_v6 = buckets(self.v6.stats().slots);
+        self.housekeeping.age_v4 = self.v4.stats().buckets.min(BUCKETS_PER_SECOND);
+        self.housekeeping.age_v6 = self.v6.stats().buckets.min(BUCKETS_PER_SECOND);
         self.housekeeping.count = BUCKETS_PER_SECOND;
     }
 

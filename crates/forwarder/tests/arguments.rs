@@ -51,10 +51,14 @@ fn what_is_wrong_is_refused_by_its_flag_and_leaves_nothing() {
             "--spare needs --flow-directory",
         ),
         ("--site s --name f --buffers many", "--buffers: "),
+        ("--site s --name f --workers 1 --buffers 2", "--buffers: "),
+        ("--site s --name f --metrics nonsense", "--metrics: "),
+        ("--site s --name f --buffers", "--buffers wants a value"),
         (
             "--site s --name f --bogus 1",
             "unknown argument \"--bogus\"",
         ),
+        ("--site s --name f --bogus", "unknown argument \"--bogus\""),
     ] {
         let output = refused(words, &runtime.0);
         let said = String::from_utf8_lossy(&output.stderr);
