@@ -86,7 +86,7 @@ func traceFlag(field string) string {
 		"probe.sourcePort": "--source-port", "probe.destinationPort": "--destination-port",
 		"match.protocols": "--protocol", "match.sourcePrefixes": "--source", "match.destinationPrefixes": "--destination",
 		"match.sourcePorts": "--source-port", "match.destinationPorts": "--destination-port",
-		"durationMs": "--duration", "limit": "--limit", "snapLength": "--snap-length", "chain": "--chain",
+		"durationMs": "--duration", "limit": "--limit", "snapLength": "--snap-length", "chain": "--chain", "port": "--port",
 	} {
 		if field == name || strings.HasPrefix(field, name+"[") {
 			return flag

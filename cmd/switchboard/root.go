@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -58,6 +60,12 @@ func checkCalls(command *cobra.Command) {
 // wrongFlag is the mistake of a flag that a command does not have, or of a value that it does not take. It says which there are.
 func wrongFlag(command *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
+	var value *pflag.InvalidValueError
+	var number *strconv.NumError
+	if errors.As(err, &value) && errors.As(err, &number) {
+		f := value.GetFlag()
+		return usageError{fmt.Errorf("--%s %q: write %s; see %s --help", f.Name, value.GetValue(), numberOf(f), command.CommandPath())}
+	}
 	if !errors.As(err, &unknown) {
 		return usageError{fmt.Errorf("%w; see %s --help", err, command.CommandPath())}
 	}
@@ -68,6 +76,20 @@ func wrongFlag(command *cobra.Command, err error) error {
 		}
 	})
 	return usageError{fmt.Errorf("%w; %s has %s", err, command.CommandPath(), strings.Join(names, ", "))}
+}
+
+// numberOf says what numbers a flag takes.
+func numberOf(f *pflag.Flag) string {
+	switch kind := f.Value.Type(); kind {
+	case "uint32":
+		return fmt.Sprintf("a whole number from 0 to %d", uint32(math.MaxUint32))
+	case "uint64":
+		return "a whole number from 0 on"
+	case "float64":
+		return "a number"
+	default:
+		return "a whole number"
+	}
 }
 
 // help shows the help of the command that the words name.

@@ -50,7 +50,7 @@ func newTraceCommand() *cobra.Command {
 			if flags.send {
 				return flags.sendProbe(command, arguments)
 			}
-			if len(arguments) == 0 || flags.leave || flags.from != "" || flags.vlan != 0 {
+			if len(arguments) == 0 || arguments[0] == "" || flags.leave || flags.from != "" || flags.vlan != 0 {
 				return usageError{errors.New("trace: name a chain to follow it, or use --send with --from; --leave and --vlan go with --send")}
 			}
 			t, err := parseTarget([]string{"chain", arguments[0]}, flags.customer)

@@ -55,7 +55,8 @@ func (g *Global) Capture(ctx context.Context, request *api.CaptureRequest, send 
 		go func() { failures <- captureAt(life, p, from, pieces) }()
 	}
 	var failed error
-	for running := len(places); running > 0; {
+	var without noPort
+	for running, lacking := len(places), 0; running > 0; {
 		select {
 		case piece := <-pieces:
 			if err := send(piece); err != nil && failed == nil {
@@ -64,6 +65,13 @@ func (g *Global) Capture(ctx context.Context, request *api.CaptureRequest, send 
 			}
 		case err := <-failures:
 			running--
+			var here noPort
+			if errors.As(err, &here) {
+				without, lacking, err = append(without, here...), lacking+1, nil
+				if lacking == len(places) {
+					err = without.refusal(request.Port)
+				}
+			}
 			if err != nil && failed == nil {
 				failed = err
 				cancel()
@@ -128,6 +136,20 @@ func (g *Global) capturePlaces(request *api.CaptureRequest) ([]forwarderPlace, e
 	return nil, &Refused{NotFound, fmt.Sprintf("no forwarder of %s is alive; alive are: %s", wanted, strings.Join(names, ", "))}
 }
 
+// noPort is what a forwarder says that has no port of the name asked for: the ports that it has.
+type noPort []string
+
+// Error tells them.
+func (n noPort) Error() string { return "its ports are: " + strings.Join(n, ", ") }
+
+// refusal is what the asker is told where no forwarder has the port.
+func (n noPort) refusal(port string) error {
+	slices.Sort(n)
+	f := &chain.Findings{}
+	f.Add("port", fmt.Sprintf("no forwarder asked has a port %q", port), "write one of "+strings.Join(slices.Compact(n), ", ")+", or leave it out")
+	return &Invalid{f.All}
+}
+
 // captureAt takes from one forwarder what it captures, until ctx ends, and ends its session. An answer that is not waited for is lost with its
 // frames: so a request has its own time, and ctx is looked at in between. `from` takes what there is; `end` says that it is for the last time.
 func captureAt(ctx context.Context, p forwarderPlace, from func(ctx context.Context, end bool) (*forwarder.CaptureReply, error),
@@ -144,6 +166,8 @@ func captureAt(ctx context.Context, p forwarderPlace, from func(ctx context.Cont
 			return ctx.Err()
 		case err != nil:
 			return &Refused{Unavailable, fmt.Sprintf("forwarder %s: %v", p, err)}
+		case len(reply.Ports) > 0:
+			return noPort(reply.Ports)
 		}
 		if !begun || len(reply.Frames) > 0 || reply.Lost > 0 {
 			begun = true

@@ -28,12 +28,16 @@ use pipeline_checks::{
 use std::path::{Path, PathBuf};
 use std::{env, fs, io, process};
 use wire::arp::{Arp, Operation};
+use wire::segments::Segments;
 use wire::steering::{Direction, Encoding, LOOP_GUARD, SteeringContext, TunnelTemplate};
 use wire::{Label, MacAddress, ServiceIndex, Vni, ethernet, tcp};
 
 /// Frames of one capture, and bytes of each, at most.
 const FRAMES: usize = 12;
 const LENGTH: usize = 400;
+/// Bytes of payload of a segment, and arrivals of one seed that are of segments.
+const SEGMENT: u16 = 200;
+const CUT: usize = 15;
 const HOST: MacAddress = MacAddress([4, 0, 0, 0, 0, 1]);
 
 /// A site's rules, and frames that it may get.
@@ -264,10 +268,20 @@ fn readdressed(packet: &[u8]) -> Vec<u8> {
 }
 
 fn write(directory: &Path, name: &str, site: &Site, steps: &[Vec<u8>]) -> io::Result<()> {
-    let mut bytes = site.head.to_vec();
-    bytes.extend(site.neighbours().concat());
-    bytes.extend(steps.concat());
-    fs::write(directory.join(name), bytes)
+    let parts = [&site.head[..], &site.neighbours().concat(), &steps.concat()];
+    fs::write(directory.join(name), parts.concat())
+}
+
+/// Some arrivals of segments; and one over and over whose neighbours do not answer, so that some find no place to wait.
+fn write_cut(directory: &Path, name: &str, site: &Site, steps: &[Vec<u8>]) -> io::Result<()> {
+    let cut = |step: &Vec<u8>| [segments_step(SEGMENT), step.clone()].concat();
+    let some: Vec<_> = steps.iter().take(CUT).map(cut).collect();
+    write(directory, &format!("cut-{name}"), site, &some)?;
+    let again = steps.first().map(cut).unwrap_or_default().repeat(CUT);
+    fs::write(
+        directory.join(format!("crowded-{name}")),
+        [&site.head[..], &again].concat(),
+    )
 }
 
 fn main() -> io::Result<()> {
@@ -290,16 +304,18 @@ fn main() -> io::Result<()> {
             };
             for (index, packet) in packets().iter().enumerate() {
                 let mut steps = site.arrivals(packet);
-                // Some seconds, other rules, and once more, watched; and as segments of 200 bytes.
-                let (change, watch) = (0xc0 | (index % 4) as u8, watch_step(index as u8 / 4 % 4));
-                let cut: Vec<_> = steps
-                    .iter()
-                    .map(|step| [segments_step(200), step.clone()].concat())
-                    .collect();
-                steps.extend([vec![0x84], vec![change], watch, steps.concat()]);
-                if packet.len() > 200 {
-                    steps.extend(cut);
+                if Segments::of_packet(packet, SEGMENT).is_some_and(|segments| segments.count() > 1)
+                {
+                    write_cut(
+                        &directory,
+                        &format!("{platform}-{number}-{index}"),
+                        &site,
+                        &steps,
+                    )?;
                 }
+                // Some seconds, other rules, and once more, watched.
+                let (change, watch) = (0xc0 | (index % 4) as u8, watch_step(index as u8 / 4 % 4));
+                steps.extend([vec![0x84], vec![change], watch, steps.concat()]);
                 write(
                     &directory,
                     &format!("made-{platform}-{number}-{index}"),

@@ -37,13 +37,15 @@ struct Session {
 }
 
 impl Sessions {
-    /// Answers a request; begins its session if there is none of its name, with `capture`, which gives a capture to all workers.
+    /// Answers a request; begins its session if there is none of its name, with `capture`, which gives a capture to all workers. `ports` are
+    /// the forwarder's: where none has the name asked for the answer tells them, and no session begins.
     ///
     /// # Errors
     /// Names the field that is wrong, or says that another capture has begun.
     pub fn answer(
         &mut self,
         capture: impl FnOnce(&Capture) -> Result<(), String>,
+        ports: &[contract::Port],
         request: &contract::CaptureRequest,
         now: Instant,
     ) -> Result<contract::CaptureReply, String> {
@@ -57,6 +59,13 @@ impl Sessions {
         }
         if !known && request.end {
             return Ok(contract::CaptureReply::default());
+        }
+        let is_it = |port: &contract::Port| request.port.is_empty() || port.name == request.port;
+        if !known && !ports.iter().any(is_it) {
+            return Ok(contract::CaptureReply {
+                ports: ports.iter().map(|port| port.name.clone()).collect(),
+                ..Default::default()
+            });
         }
         if !known {
             let begun = Session::begin(capture, request, now)?;
@@ -175,14 +184,24 @@ mod tests {
 
     impl Forwarder {
         fn answer(&mut self, request: &contract::CaptureRequest) -> Result<(), String> {
+            self.reply(request).map(drop)
+        }
+
+        fn reply(
+            &mut self,
+            request: &contract::CaptureRequest,
+        ) -> Result<contract::CaptureReply, String> {
             let workers = &mut self.workers;
             let capture = |capture: &Capture| {
                 *workers = Some(capture.clone());
                 Ok(())
             };
+            let ports = ["lan", "wan"].map(|name| contract::Port {
+                name: name.into(),
+                ..Default::default()
+            });
             self.sessions
-                .answer(capture, request, Instant::now())
-                .map(drop)
+                .answer(capture, &ports, request, Instant::now())
         }
     }
 
@@ -204,6 +223,22 @@ mod tests {
         }
         assert_eq!(forwarder.sessions.replaced.len(), REPLACED_LIMIT);
         assert_eq!(forwarder.answer(&request(&[254; 16])), told);
+    }
+
+    #[test]
+    fn a_capture_at_a_port_that_there_is_not_is_told_those_that_there_are_and_ends_none() {
+        let mut forwarder = Forwarder::default();
+        assert_eq!(forwarder.answer(&request(b"one")), Ok(()));
+        let at = |port: &str| contract::CaptureRequest {
+            port: port.into(),
+            ..request(b"two")
+        };
+        let reply = forwarder.reply(&at("wlan")).expect("an answer");
+        assert_eq!(reply.ports, ["lan", "wan"]);
+        assert_eq!(forwarder.answer(&request(b"one")), Ok(()));
+        let reply = forwarder.reply(&at("wan")).expect("an answer");
+        assert!(reply.ports.is_empty());
+        assert!(forwarder.answer(&request(b"one")).is_err(), "it was ended");
     }
 
     #[test]

@@ -350,6 +350,11 @@ impl Control {
         Ok(contract::ImportFlowsReply { taken, refused })
     }
 
+    /// The ports of the rules in force.
+    pub fn ports(&self) -> &[contract::Port] {
+        &self.applied.ports
+    }
+
     /// The ways to the workers, for captures.
     pub fn workers(&self) -> Workers {
         self.workers.clone()

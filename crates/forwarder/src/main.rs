@@ -439,7 +439,7 @@ async fn answer_capture(
                 let begun = control.workers().capture(capture);
                 begun.map_err(|_| "a worker has ended".to_string())
             };
-            captures.answer(begin, &wanted, std::time::Instant::now())
+            captures.answer(begin, control.ports(), &wanted, std::time::Instant::now())
         });
     let answer = answer
         .map(|reply| reply.encode_to_vec())

@@ -18,6 +18,10 @@ Carries frames between the ports of FILE with each pair of sites' latency and ra
 SIGHUP makes it read FILE again and open ports that are new there; those it has stay.";
 
 fn main() -> ExitCode {
+    if std::env::args().skip(1).any(|word| word == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
     match arguments(std::env::args().skip(1)).and_then(|arguments| run(&arguments)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {

@@ -959,6 +959,9 @@ pub struct CaptureReply {
     /// There are more already.
     #[prost(bool, tag = "3")]
     pub more: bool,
+    /// Nothing is captured, as no port has the name asked for: those that there are.
+    #[prost(string, repeated, tag = "4")]
+    pub ports: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// CapturedFrame is the beginning of a frame at a port.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

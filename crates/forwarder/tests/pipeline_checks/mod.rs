@@ -58,7 +58,7 @@ pub fn frame_step(port: usize, more: bool, frame: &[u8]) -> Vec<u8> {
 
 /// A step that says that the next frame is of segments of so many bytes.
 #[allow(dead_code, reason = "only seeds are made of it")]
-pub fn segments_step(size: usize) -> Vec<u8> {
+pub fn segments_step(size: u16) -> Vec<u8> {
     vec![0xe0, (size / 8) as u8]
 }
 
