@@ -45,41 +45,51 @@ func (g *Global) Capture(ctx context.Context, request *api.CaptureRequest, send 
 	duration := cmp.Or(time.Duration(request.DurationMs)*time.Millisecond, defaultCaptureTime)
 	life, cancel := context.WithTimeout(ctx, duration)
 	defer cancel()
+	failed := captureAtAll(life, places, request.Port, func(ctx context.Context, p forwarderPlace, end bool) (*forwarder.CaptureReply, error) {
+		request := proto.CloneOf(ask)
+		request.End = end
+		return g.captured(ctx, p, request)
+	}, send)
+	if failed == nil || errors.Is(failed, context.Canceled) && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return failed
+}
+
+// captureAtAll sends what some forwarders capture, until ctx ends or one of them fails. Those that have no port of the name asked for are left
+// out; it is an error where none has one. `from` takes what there is at a forwarder; `end` says that it is for the last time.
+func captureAtAll(ctx context.Context, places []forwarderPlace, port string,
+	from func(ctx context.Context, p forwarderPlace, end bool) (*forwarder.CaptureReply, error), send func(*api.CaptureResponse) error) error {
+	life, cancel := context.WithCancel(ctx)
+	defer cancel()
 	pieces, failures := make(chan *api.CaptureResponse), make(chan error, len(places))
 	for _, p := range places {
-		from := func(ctx context.Context, end bool) (*forwarder.CaptureReply, error) {
-			request := proto.CloneOf(ask)
-			request.End = end
-			return g.captured(ctx, p, request)
-		}
-		go func() { failures <- captureAt(life, p, from, pieces) }()
+		here := func(ctx context.Context, end bool) (*forwarder.CaptureReply, error) { return from(ctx, p, end) }
+		go func() { failures <- captureAt(life, p, here, pieces) }()
 	}
 	var failed error
-	var without noPort
+	fail := func(err error) {
+		if err != nil && failed == nil {
+			failed = err
+			cancel()
+		}
+	}
+	var others noPort // ports of forwarders that have not the one asked for
 	for running, lacking := len(places), 0; running > 0; {
 		select {
 		case piece := <-pieces:
-			if err := send(piece); err != nil && failed == nil {
-				failed = err
-				cancel()
-			}
+			fail(send(piece))
 		case err := <-failures:
 			running--
-			var here noPort
-			if errors.As(err, &here) {
-				without, lacking, err = append(without, here...), lacking+1, nil
-				if lacking == len(places) {
-					err = without.refusal(request.Port)
-				}
+			var ports noPort
+			if errors.As(err, &ports) {
+				others, lacking, err = append(others, ports...), lacking+1, nil
 			}
-			if err != nil && failed == nil {
-				failed = err
-				cancel()
+			fail(err)
+			if lacking == len(places) {
+				fail(others.refusal(port))
 			}
 		}
-	}
-	if failed == nil || errors.Is(failed, context.Canceled) && ctx.Err() != nil {
-		return ctx.Err()
 	}
 	return failed
 }

@@ -3,8 +3,10 @@ package global
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	api "github.com/switchboard-project/switchboard/gen/switchboard/api/v1"
 	forwarder "github.com/switchboard-project/switchboard/gen/switchboard/forwarder/v1"
@@ -74,6 +76,37 @@ func TestACaptureWhoseAskerHasGoneEndsItsSession(t *testing.T) {
 	})
 	if len(frames) > 0 || !last || !errors.Is(err, context.Canceled) {
 		t.Errorf("frames %v, ended %v, error %v", frames, last, err)
+	}
+}
+
+// Forwarders without the port asked for are left out; where none has it, the error names what they have.
+func TestACaptureAtAPortThatIsNowhereNamesThoseThatThereAre(t *testing.T) {
+	places := []forwarderPlace{{"office", "f1"}, {"office", "f2"}}
+	ports := map[string][]string{"f1": {"wan", "lan"}, "f2": {"wan", "vnf"}}
+	capture := func(port string) (frames int, err error) {
+		ctx, end := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer end()
+		from := func(_ context.Context, p forwarderPlace, _ bool) (*forwarder.CaptureReply, error) {
+			if !slices.Contains(ports[p.forwarder], port) {
+				return &forwarder.CaptureReply{Ports: ports[p.forwarder]}, nil
+			}
+			return frame(p.forwarder), nil
+		}
+		err = captureAtAll(ctx, places, port, from, func(piece *api.CaptureResponse) error {
+			frames += len(piece.Frames)
+			return nil
+		})
+		return frames, err
+	}
+	for _, port := range []string{"wan", "lan", "vnf"} {
+		if frames, err := capture(port); frames == 0 || err != nil {
+			t.Errorf("%s: %d frames, error %v", port, frames, err)
+		}
+	}
+	frames, err := capture("wlan")
+	var invalid *Invalid
+	if frames > 0 || !errors.As(err, &invalid) || invalid.Findings[0].Field != "port" || !strings.Contains(invalid.Findings[0].Fix, "lan, vnf, wan") {
+		t.Errorf("%d frames, error %v", frames, err)
 	}
 }
 

@@ -18,6 +18,9 @@ func TestCaptureOfSomePackets(t *testing.T) {
 	c := chainSpec{name: "captured", customer: "acme", edge: "office-lan", match: "{destinationPrefixes: [198.51.100.80/32], protocols: [icmp]}", vnfs: []string{"west"}}
 	l.activate(t, c)
 	l.mustRun(t, "acme-host", "ping", "-c", "1", "-W", "5", www)
+	if said, err := l.switchboard("capture", "office", "--port", "nope"); err == nil || !strings.Contains(said, "--port") || !strings.Contains(said, "wan") {
+		t.Errorf("a capture at a port that there is not: %v: %s", err, said)
+	}
 	file := filepath.Join(t.TempDir(), "some.pcapng")
 	var said bytes.Buffer
 	command := exec.Command(l.program, "capture", "office",
