@@ -47,7 +47,9 @@ impl Position {
     /// Slots are numbered from 0 to 3, buckets from 0 to 2^29 − 1 ([`crate::shape::MAX_BUCKETS`]).
     #[inline(always)]
     pub(crate) fn new(bucket: u32, slot: usize) -> Self {
-        Self(NonZeroU32::new(bucket << 3 | (slot as u32) << 1 | 1).expect("the last bit is set"))
+        // A sum, as the processor has one for numbers times two and eight.
+        let number = (bucket << 3) + ((slot as u32) << 1) + 1;
+        Self(NonZeroU32::new(number).expect("the last bit is set"))
     }
 
     /// [`Position::new`] if `found`, chosen without a branch.

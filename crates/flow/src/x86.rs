@@ -254,14 +254,18 @@ impl Engine for Avx512 {
             let compared = _mm512_loadu_si512(COMPARED.as_ptr().cast());
             _mm512_test_epi8_mask(_mm512_xor_si512(stored, wanted), compared)
         };
-        // One bit per differing byte, 21 per slot. Subtracting one borrows a slot's top bit if no other is set.
+        // One bit per differing byte, 21 per slot. Subtracting one borrows a slot's top bit if no other is set. The last bit borrows always: it
+        // stands for none, behind top bits 20, 41 and 62, and counts as the last slot.
         const LOW: u64 = 1 | 1 << ENTRY4 | 1 << (2 * ENTRY4);
         const TOP: u64 = LOW << (ENTRY4 - 1);
-        let found = !((differing | TOP) - LOW) & TOP;
-        // Top bits are 20, 41 and 62; 63 stands for none and counts as the last slot.
-        let top = (found | 1 << 63).trailing_zeros() as usize;
+        const NONE: u32 = 63;
+        let found = !((differing & !(1 << NONE) | TOP) - LOW) & (TOP | 1 << NONE);
+        let top = found.trailing_zeros();
+        // SAFETY: what the complement is of is below 2^63, so bit 63 of `found` is set.
+        unsafe { std::hint::assert_unchecked(top <= NONE) };
+        let (found, top) = (top != NONE, top as usize);
         Match {
-            found: found != 0,
+            found,
             slot: (top >> 4) - 1,
             start: top - (ENTRY4 - 1),
         }
