@@ -9,7 +9,7 @@
 //! Fragments of one packet can arrive at different workers, so they meet where their addresses alone lead,
 //! which all of them show. That worker remembers the ports and sends each fragment on to its connection's home.
 
-use crate::entropy::{Entropy, PORT_BITS};
+use crate::entropy::{Entropy, PORT_BITS, port_of};
 use crate::fragments::{Fragments, shown_by_all};
 use crate::frame::Frame;
 use crate::output::{AwayFrames, Errand};
@@ -42,6 +42,31 @@ impl Reach {
         first: 0,
         more: u32::MAX,
     };
+
+    /// The same as outer source ports tell it that are of the entropy that homes are made of.
+    pub(crate) fn of_ports(self) -> PortReach {
+        PortReach {
+            first: port_of(self.first),
+            more: (self.more >> REST_BITS) as u16,
+        }
+    }
+}
+
+/// Those outer UDP source ports that mean one worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortReach {
+    first: u16,
+    /// How many more there are.
+    more: u16,
+}
+
+impl PortReach {
+    /// Whether all ports mean it.
+    #[inline(always)]
+    pub(crate) fn has_all(self, ports: &[u16]) -> bool {
+        let beyond = |port: &u16| port.wrapping_sub(self.first);
+        ports.iter().map(beyond).fold(0, u16::max) <= self.more
+    }
 }
 
 /// The home of every connection.
@@ -430,6 +455,8 @@ mod tests {
                 for own in 0..workers as u32 {
                     let reach = homes.reach(own);
                     assert_eq!(homes.are_all_v4(&[v4], reach), own == home);
+                    let port = v4.entropy_port(homes.entropy());
+                    assert_eq!(reach.of_ports().has_all(&[port]), own == home);
                     assert_eq!(homes.are_all_v6(&[v6], reach), own == home_v6);
                 }
             }

@@ -24,6 +24,8 @@ pub(super) struct Keys<K: Family> {
     pub(super) hits: [Hit; BURST],
     /// Outer UDP source ports of what is looked up at stages.
     pub(super) ports: [u16; BURST],
+    /// How many keys there were when they were worked out.
+    ports_known: usize,
     /// Positions in the burst, of those that [`Keys::push_of`] has added.
     pub(super) packets: [u8; BURST],
     pub(super) count: usize,
@@ -37,13 +39,14 @@ impl<K: Family> Keys<K> {
             keys: [none; BURST],
             hits: [Hit::NONE; BURST],
             ports: [0; BURST],
+            ports_known: 0,
             packets: [0; BURST],
             count: 0,
         }
     }
 
     pub(super) fn clear(&mut self) {
-        self.count = 0;
+        (self.count, self.ports_known) = (0, 0);
         self.lookups.clear();
     }
 
@@ -126,13 +129,14 @@ impl<K: Family> Keys<K> {
         }
     }
 
-    /// Works out the outer source ports. A loop without anything else in it, which writes to memory that is nobody else's: only
+    /// Works out the outer source ports, if that is still to be done. A loop without anything else in it, which writes to memory that is nobody else's: only
     /// then is it compiled to vectors.
     #[inline(always)]
     pub(super) fn work_out_ports(&mut self, entropy: &Entropy) {
-        if self.count == 0 {
+        if self.ports_known == self.count {
             return;
         }
+        self.ports_known = self.count;
         let count = self.count.next_multiple_of(AT_ONCE).min(BURST);
         let keys = self.keys[..count].chunks(PART);
         for (keys, all) in keys.zip(self.ports.as_chunks_mut::<PART>().0) {
@@ -142,6 +146,12 @@ impl<K: Family> Keys<K> {
             }
             *all = ports;
         }
+    }
+
+    /// The outer source ports that were worked out.
+    #[inline(always)]
+    pub(super) fn known_ports(&self) -> &[u16] {
+        &self.ports[..self.ports_known.min(BURST)]
     }
 
     /// What notes packets of these connections in their entries. `now` is in seconds.

@@ -8,7 +8,7 @@ use super::train::Follow;
 use crate::capture::Capture;
 use crate::family::Family;
 use crate::frame::Frame;
-use crate::home::{Homes, Reach};
+use crate::home::{Homes, PortReach, Reach};
 use crate::pipeline::Pipeline;
 use crate::plain::{Ip, Located, Plain, Way};
 use crate::rules::Rules;
@@ -81,6 +81,13 @@ struct Sharers {
     reach: Reach,
 }
 
+impl Sharers {
+    /// Those outer source ports that mean `own`, where ports tell of homes: both are made of the platform's secret then.
+    fn ports(&self, rules: &Rules) -> Option<PortReach> {
+        (*self.homes.entropy() == rules.entropy).then(|| self.reach.of_ports())
+    }
+}
+
 /// Where a burst stood before some of its packets were read: positions among the frames received and among those that stay,
 /// and keys.
 #[derive(Default)]
@@ -112,7 +119,7 @@ impl Burst {
         let sharers = Sharers { homes, own, reach };
         if !SHARED || self.parts == 0 {
             self.read_as::<F, false>(rules, port, received, &sharers, pipeline);
-            if !SHARED || self.all_at_home(&sharers) {
+            if !SHARED || self.all_at_home(rules, &sharers) {
                 return;
             }
             self.parts = PATIENCE;
@@ -159,11 +166,19 @@ impl Burst {
 
     /// Whether all packets that were read are at home here, those without a key apart; notes that they are.
     #[inline(always)]
-    fn all_at_home(&mut self, sharers: &Sharers) -> bool {
+    fn all_at_home(&mut self, rules: &Rules, sharers: &Sharers) -> bool {
         let Sharers { homes, reach, .. } = *sharers;
         let others = self.v4.edges.count + self.v6.stages.count + self.v6.edges.count;
-        homes.are_all_v4(self.v4.stages.since(0), reach)
-            && (others == 0 || self.others_at_home(sharers))
+        let stages = &mut self.v4.stages;
+        let are_here = match sharers.ports(rules) {
+            Some(reach) => {
+                // They are needed in any case.
+                stages.work_out_ports(&rules.entropy);
+                reach.has_all(stages.known_ports())
+            }
+            None => homes.are_all_v4(stages.since(0), reach),
+        };
+        are_here && (others == 0 || self.others_at_home(sharers))
     }
 
     /// The same of those that are not over IPv4 at stages.

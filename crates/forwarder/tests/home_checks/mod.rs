@@ -63,7 +63,12 @@ impl Workers {
             memory_v6: 1 << 20,
             hash_key: [3; 16],
         };
-        let homes = Homes::new(KEY, WORKERS);
+        let secret = if platform.is_multiple_of(2) {
+            KEY
+        } else {
+            rules.selection_seed
+        };
+        let homes = Homes::new(secret, WORKERS);
         let pipelines = (0..WORKERS).map(|number| {
             let none = Rules::empty();
             let mut pipeline = Pipeline::new(&settings, &none).expect("there is memory");
