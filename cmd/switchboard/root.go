@@ -85,6 +85,8 @@ func numberOf(f *pflag.Flag) string {
 		return fmt.Sprintf("a whole number from 0 to %d", uint32(math.MaxUint32))
 	case "uint64":
 		return "a whole number from 0 on"
+	case "bool":
+		return "true or false"
 	case "float64":
 		return "a number"
 	default:

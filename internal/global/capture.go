@@ -156,7 +156,11 @@ func (n noPort) Error() string { return "its ports are: " + strings.Join(n, ", "
 func (n noPort) refusal(port string) error {
 	slices.Sort(n)
 	f := &chain.Findings{}
-	f.Add("port", fmt.Sprintf("no forwarder asked has a port %q", port), "write one of "+strings.Join(slices.Compact(n), ", ")+", or leave it out")
+	fix := "wait until there are some, or leave it out"
+	if len(n) > 0 {
+		fix = "write one of " + strings.Join(slices.Compact(n), ", ") + ", or leave it out"
+	}
+	f.Add("port", fmt.Sprintf("no forwarder asked has a port %q", port), fix)
 	return &Invalid{f.All}
 }
 
@@ -176,7 +180,9 @@ func captureAt(ctx context.Context, p forwarderPlace, from func(ctx context.Cont
 			return ctx.Err()
 		case err != nil:
 			return &Refused{Unavailable, fmt.Sprintf("forwarder %s: %v", p, err)}
-		case len(reply.Ports) > 0:
+		case reply.NoSuchPort && begun:
+			return &Refused{Unavailable, fmt.Sprintf("forwarder %s: the port has gone", p)}
+		case reply.NoSuchPort:
 			return noPort(reply.Ports)
 		}
 		if !begun || len(reply.Frames) > 0 || reply.Lost > 0 {

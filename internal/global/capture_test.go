@@ -88,7 +88,7 @@ func TestACaptureAtAPortThatIsNowhereNamesThoseThatThereAre(t *testing.T) {
 		defer end()
 		from := func(_ context.Context, p forwarderPlace, _ bool) (*forwarder.CaptureReply, error) {
 			if !slices.Contains(ports[p.forwarder], port) {
-				return &forwarder.CaptureReply{Ports: ports[p.forwarder]}, nil
+				return &forwarder.CaptureReply{NoSuchPort: true, Ports: ports[p.forwarder]}, nil
 			}
 			return frame(p.forwarder), nil
 		}

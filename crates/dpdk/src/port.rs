@@ -63,13 +63,19 @@ pub struct PortError {
     pub number: i32,
 }
 
+impl PortError {
+    /// Whether there is no such device: buses say so of one that none of their drivers knows.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.number, EFAULT | ENODEV)
+    }
+}
+
 impl fmt::Display for PortError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "device {:?} did not open: ", self.devargs)?;
-        match self.number {
-            // Buses say so of a device that none of their drivers knows.
-            EFAULT | ENODEV => write!(out, "no such device, or no driver for it"),
-            number => write!(out, "{}", std::io::Error::from_raw_os_error(number)),
+        match self.is_absent() {
+            true => write!(out, "no such device, or no driver for it"),
+            false => write!(out, "{}", std::io::Error::from_raw_os_error(self.number)),
         }
     }
 }

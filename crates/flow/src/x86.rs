@@ -254,8 +254,8 @@ impl Engine for Avx512 {
             let compared = _mm512_loadu_si512(COMPARED.as_ptr().cast());
             _mm512_test_epi8_mask(_mm512_xor_si512(stored, wanted), compared)
         };
-        // One bit per differing byte, 21 per slot. Subtracting one borrows a slot's top bit if no other is set. The last bit borrows always: it
-        // stands for none, behind top bits 20, 41 and 62, and counts as the last slot.
+        // One bit per differing byte, 21 per slot. Subtracting one borrows a slot's top bit if no other is set. The last bit is cleared first,
+        // so it is always found: it stands for none, behind top bits 20, 41 and 62, and counts as the last slot.
         const LOW: u64 = 1 | 1 << ENTRY4 | 1 << (2 * ENTRY4);
         const TOP: u64 = LOW << (ENTRY4 - 1);
         const NONE: u32 = 63;

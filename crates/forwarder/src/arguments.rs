@@ -2,7 +2,6 @@
 
 use forwarder::cores;
 use forwarder::home::WORKERS_LIMIT;
-use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 use std::thread;
 
@@ -20,13 +19,14 @@ pub const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARD
   --capture-socket FILE    where captures are served (default: capture.sock in the state directory)
   --memory-mb N            DPDK's memory without huge pages (default 64)
   --huge-pages             take DPDK's memory from huge pages, which network cards need (ports by devargs such as 0000:03:00.0)
-  --buffers N              packet buffers (default 8192)
+  --buffers N              packet buffers, at least 512 for each worker (default 8192, or so many)
   --flow-memory-mb N       limit of the flow tables (default 1024)";
 
 /// Flow tables of a worker, in files, take so much when they are empty.
 const LEAST_FLOW_MEMORY_MB: usize = 8;
-/// A device's rings of a worker, and bursts on their way.
-const LEAST_BUFFERS: u32 = 2048;
+/// A burst of a worker, and what waits in rings meanwhile.
+const LEAST_BUFFERS: u32 = 512;
+const BUFFERS: u32 = 8_192;
 
 /// What the command line says.
 pub struct Arguments {
@@ -41,11 +41,23 @@ pub struct Arguments {
     pub capture_socket: Option<PathBuf>,
     pub memory_mb: u32,
     pub huge_pages: bool,
-    pub buffers: u32,
+    /// Packet buffers, if their number is given.
+    buffers: Option<u32>,
     pub flow_memory_mb: usize,
     pub workers: usize,
     pub cores: Vec<usize>,
     pub spare: bool,
+}
+
+impl Arguments {
+    /// Packet buffers.
+    pub fn buffers(&self) -> u32 {
+        self.buffers.unwrap_or(BUFFERS.max(self.least_buffers()))
+    }
+
+    fn least_buffers(&self) -> u32 {
+        LEAST_BUFFERS * self.workers as u32
+    }
 }
 
 /// Reads the command line.
@@ -65,7 +77,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         capture_socket: None,
         memory_mb: 64,
         huge_pages: false,
-        buffers: 8_192,
+        buffers: None,
         flow_memory_mb: 1024,
         workers: 1,
         cores: Vec::new(),
@@ -86,7 +98,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
             "--metrics" => arguments.metrics = Some(address(&word, value()?)?),
             "--capture-socket" => arguments.capture_socket = Some(value()?.into()),
             "--memory-mb" => arguments.memory_mb = number(&word, &value()?)?,
-            "--buffers" => arguments.buffers = number(&word, &value()?)?,
+            "--buffers" => arguments.buffers = Some(number(&word, &value()?)?),
             "--flow-memory-mb" => arguments.flow_memory_mb = number(&word, &value()?)? as usize,
             "--workers" => arguments.workers = number(&word, &value()?)? as usize,
             "--cores" => {
@@ -117,14 +129,18 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
 }
 
 fn number(flag: &str, value: &str) -> Result<u32, String> {
-    value
-        .parse()
-        .map_err(|_| format!("{flag}: {value:?} is no number"))
+    value.parse().map_err(|_| {
+        format!(
+            "{flag}: {value:?} is no whole number from 0 to {}",
+            u32::MAX
+        )
+    })
 }
 
-/// Where metrics are served, or "off".
+/// Where metrics are served, or "off": a host and a port. Whether there is that host is seen when they are to be served.
 fn address(flag: &str, value: String) -> Result<String, String> {
-    match value == "off" || value.to_socket_addrs().is_ok() {
+    let port = value.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    match value == "off" || port.is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
         true => Ok(value),
         false => Err(format!(
             "{flag}: {value:?} is no address; give one with its port, such as 127.0.0.1:9470, or off"
@@ -162,11 +178,10 @@ fn check_memory(arguments: &Arguments) -> Result<(), String> {
             "--flow-memory-mb: {given} hold no flow tables; give at least {least}"
         ));
     }
-    let least = LEAST_BUFFERS * arguments.workers as u32;
-    if arguments.buffers < least {
-        let given = arguments.buffers;
+    let least = arguments.least_buffers();
+    if let Some(given) = arguments.buffers.filter(|&given| given < least) {
         return Err(format!(
-            "--buffers: {given} are too few for a device's rings and a burst of each worker; give at least {least}"
+            "--buffers: {given} are too few for a burst of each worker and for rings; give at least {least}"
         ));
     }
     if arguments.memory_mb == 0 {

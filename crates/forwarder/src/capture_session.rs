@@ -60,9 +60,10 @@ impl Sessions {
         if !known && request.end {
             return Ok(contract::CaptureReply::default());
         }
-        let is_it = |port: &contract::Port| request.port.is_empty() || port.name == request.port;
-        if !known && !ports.iter().any(is_it) {
+        let is_it = |port: &contract::Port| port.name == request.port;
+        if !known && !request.port.is_empty() && !ports.iter().any(is_it) {
             return Ok(contract::CaptureReply {
+                no_such_port: true,
                 ports: ports.iter().map(|port| port.name.clone()).collect(),
                 ..Default::default()
             });
@@ -234,10 +235,11 @@ mod tests {
             ..request(b"two")
         };
         let reply = forwarder.reply(&at("wlan")).expect("an answer");
+        assert!(reply.no_such_port);
         assert_eq!(reply.ports, ["lan", "wan"]);
         assert_eq!(forwarder.answer(&request(b"one")), Ok(()));
         let reply = forwarder.reply(&at("wan")).expect("an answer");
-        assert!(reply.ports.is_empty());
+        assert!(!reply.no_such_port && reply.ports.is_empty());
         assert!(forwarder.answer(&request(b"one")).is_err(), "it was ended");
     }
 

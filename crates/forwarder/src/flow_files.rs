@@ -231,7 +231,7 @@ impl Place {
 /// Moves all entries of a table, those that fit, into another.
 fn move_entries<K: FlowKey>(from: &mut FlowTable<K>, to: &mut FlowTable<K>, now: u32) {
     let scan = from.begin_scan();
-    let everything = from.stats().slots.max(1);
+    let everything = from.stats().buckets;
     while from.scan_step(&scan, everything, |visited| {
         match to.import(&visited.entry(now), now) {
             Insertion::New(_) | Insertion::Present(_) | Insertion::Full => Verdict::Keep,

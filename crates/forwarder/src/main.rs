@@ -58,7 +58,7 @@ fn run(arguments: Arguments) -> io::Result<()> {
     let environment = Environment::start(&environment_arguments(&arguments))
         .map_err(|error| io::Error::other(no_memory(&arguments, &error)))?;
     let buffers =
-        Buffers::new(&environment, arguments.buffers, arguments.workers).ok_or_else(|| {
+        Buffers::new(&environment, arguments.buffers(), arguments.workers).ok_or_else(|| {
             io::Error::other("no memory for packet buffers: raise --memory-mb or lower --buffers")
         })?;
     if let Some(directory) = &arguments.state_directory {

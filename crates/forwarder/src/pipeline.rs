@@ -371,8 +371,7 @@ impl<F: Frame> Pipeline<F> {
             }
             Insertion::New(_) => self.counters.event(Event::FlowNew),
         }
-        let opens = arrival.tcp_flags & (tcp::SYN | tcp::ACK) == tcp::SYN;
-        if key.protocol() == tcp::PROTOCOL && !opens {
+        if key.protocol() == tcp::PROTOCOL && !may_open(arrival.tcp_flags) {
             self.counters.event(Event::FlowMidStream);
         }
         self.count_new(arrival, hop);
@@ -470,7 +469,7 @@ impl<F: Frame> Pipeline<F> {
 fn all_flows<K: FlowKey>(table: &mut FlowTable<K>, now: u32) -> Vec<FlowEntry<K>> {
     let mut entries = Vec::with_capacity(table.len());
     let scan = table.begin_scan();
-    let everything = table.stats().slots.max(1);
+    let everything = table.stats().buckets;
     while table.scan_step(&scan, everything, |visited| {
         entries.push(visited.entry(now));
         Verdict::Keep

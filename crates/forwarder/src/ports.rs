@@ -108,10 +108,10 @@ struct OpenPort {
     trial: Trial,
 }
 
-/// When a device that does not open is tried again.
+/// When a device was tried that may not have opened.
 #[derive(Clone, Copy)]
 struct Trial {
-    /// The first time that it did not.
+    /// The first time.
     since: Instant,
     /// The last time.
     last: Instant,
@@ -179,7 +179,7 @@ impl Ports {
     }
 
     /// Opens what is listed and not open, and gives up what is open and not listed, or whose interface is another one
-    /// now. A port that does not open stays listed as down; calling this again tries again.
+    /// now. A port that does not open stays listed as down; calling this again tries again once it is due.
     pub fn follow(&mut self, wanted: &[contract::Port]) -> Change {
         let mut change = Change::default();
         let names: Vec<String> = self.open.keys().cloned().collect();
@@ -207,7 +207,9 @@ impl Ports {
     fn open_one(&mut self, name: &str, device: &Device) -> Vec<(String, usize, Queue)> {
         self.opened += 1;
         let before = self.open.get(name).map(|open| open.trial);
-        let (port, queues, error) = match self.open_device(device) {
+        // Before it is opened: one that comes, or is replaced, meanwhile is noticed then.
+        let interface_index = index(device);
+        let (port, queues, error) = match self.open_device(device, interface_index) {
             Ok((port, queues)) => (Some(port), queues, String::new()),
             Err(error) => (None, Vec::new(), error),
         };
@@ -219,7 +221,7 @@ impl Ports {
         let workers: Vec<usize> = workers.collect();
         let open = OpenPort {
             device: device.clone(),
-            interface_index: index(device),
+            interface_index,
             port,
             workers: workers.clone(),
             dealt: None,
@@ -233,8 +235,12 @@ impl Ports {
             .collect()
     }
 
-    fn open_device(&self, device: &Device) -> Result<(Opened, Vec<Queue>), String> {
-        check(device)?;
+    fn open_device(
+        &self,
+        device: &Device,
+        interface_index: Option<u32>,
+    ) -> Result<(Opened, Vec<Queue>), String> {
+        check(device, interface_index)?;
         let devargs = match device {
             Device::AfXdp(interface) => format!("net_af_xdp{},iface={interface}", self.opened),
             Device::VhostUser(path) => format!("net_vhost{},iface={path},client=1", self.opened),
@@ -246,8 +252,12 @@ impl Ports {
             Device::AfPacket(interface) => return self.open_sockets(interface),
         };
         let (port, queues) =
-            Port::open_spread(&devargs, &self.pool, self.workers as u16, DESCRIPTORS)
-                .map_err(|error| format!("{error}{}", hint(device)))?;
+            Port::open_spread(&devargs, &self.pool, self.workers as u16, DESCRIPTORS).map_err(
+                |error| match error.is_absent() {
+                    true => format!("{error}{}", hint(device)),
+                    false => error.to_string(),
+                },
+            )?;
         let kind = match device {
             Device::AfXdp(_) => Queue::AfXdp,
             _ => Queue::Device,
@@ -344,7 +354,7 @@ impl Ports {
         }
     }
 
-    /// Whether some listed port is down, or its interface is another one now.
+    /// Whether some listed port is down and to be tried, or its interface is another one now.
     pub fn need_attention(&self) -> bool {
         self.open
             .values()
@@ -406,12 +416,12 @@ fn index(device: &Device) -> Option<u32> {
 }
 
 /// Sees whether there is what a device is to be opened on, so far as that can be told.
-fn check(device: &Device) -> Result<(), String> {
+fn check(device: &Device, interface_index: Option<u32>) -> Result<(), String> {
     match device {
-        Device::AfPacket(interface) if index(device).is_none() => {
+        Device::AfPacket(interface) if interface_index.is_none() => {
             Err(no_interface("af_packet", interface))
         }
-        Device::AfXdp(interface) if index(device).is_none() => {
+        Device::AfXdp(interface) if interface_index.is_none() => {
             Err(no_interface("af_xdp", interface))
         }
         // Where there is nothing yet, DPDK connects as soon as there is.
@@ -432,7 +442,7 @@ fn no_interface(field: &str, interface: &str) -> String {
     )
 }
 
-/// What to give, where a device did not open.
+/// What to give, where there is no such device.
 fn hint(device: &Device) -> &'static str {
     let Device::Devargs(devargs) = device else {
         return "";

@@ -94,4 +94,22 @@ fn devices_by_devargs_carry_packets_and_those_that_do_not_open_say_what_to_give(
             assert!(port.error.contains(word), "{name}: {word:?} in {port:?}");
         }
     }
+
+    let link = [
+        "link", "add", "later0", "type", "veth", "peer", "name", "other0",
+    ];
+    let forwarder = bench.namespace("forwarder");
+    ip(&[&["-n", &forwarder][..], &link].concat());
+    let limit = Instant::now() + Duration::from_secs(20);
+    let is_up = || {
+        bench
+            .status()
+            .ports
+            .iter()
+            .any(|port| port.name == "later" && port.up)
+    };
+    while !is_up() {
+        assert!(Instant::now() < limit, "it does not open\n{}", bench.logs());
+        thread::sleep(Duration::from_millis(100));
+    }
 }

@@ -6,8 +6,10 @@ mod pipeline_checks;
 #[allow(dead_code, reason = "the simulation uses more of it")]
 mod plan;
 
+use pipeline_checks::watching::{SHOWN, TOLD};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
 
 const TARGET: &str = "forwarder_pipeline";
 
@@ -27,6 +29,10 @@ fn every_frame_of_the_corpus_leaves_is_answered_or_is_in_one_drop_counter() {
     for path in corpus.into_iter().chain(inputs("regressions")) {
         println!("{}", path.display());
         pipeline_checks::run(&fs::read(path).expect("a readable file"));
+    }
+    for (number, (shown, told)) in SHOWN.iter().zip(&TOLD).enumerate() {
+        let [shown, told] = [shown, told].map(|did| did.load(Relaxed));
+        assert!(shown && told, "filter {number} lets through {shown} {told}");
     }
 }
 

@@ -959,8 +959,10 @@ pub struct CaptureReply {
     /// There are more already.
     #[prost(bool, tag = "3")]
     pub more: bool,
-    /// Nothing is captured, as no port has the name asked for: those that there are.
-    #[prost(string, repeated, tag = "4")]
+    /// Nothing is captured, as no port has the name asked for; and those that there are.
+    #[prost(bool, tag = "4")]
+    pub no_such_port: bool,
+    #[prost(string, repeated, tag = "5")]
     pub ports: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// CapturedFrame is the beginning of a frame at a port.

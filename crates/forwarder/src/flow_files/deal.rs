@@ -139,7 +139,7 @@ fn deal_out<K: Family + FlowKey>(
 ) -> usize {
     let mut lost = 0;
     let scan = from.begin_scan();
-    let everything = from.stats().slots.max(1);
+    let everything = from.stats().buckets;
     while from.scan_step(&scan, everything, |visited| {
         let entry = visited.entry(now);
         let home = homes.of(&entry.key.tuple(Direction::Forward));

@@ -62,7 +62,7 @@ impl FlowFiles {
             return;
         };
         let scan = table.begin_scan();
-        let everything = table.stats().slots.max(1);
+        let everything = table.stats().buckets;
         while table.scan_step(&scan, everything, |visited| {
             let (place, hops) = (visited.path(), visited.hops());
             used.places.insert(PlaceId(place));

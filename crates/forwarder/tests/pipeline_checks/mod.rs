@@ -17,12 +17,13 @@
 mod account;
 mod rule_sets;
 mod tracked;
-mod watching;
+pub mod watching;
 
 #[allow(unused_imports, reason = "fuzzing needs none of it, tests some")]
 pub use rule_sets::{NATIVE, PLATFORMS, SITES, VARIANTS, rule_set};
 
 use account::Account;
+use flow::BURST;
 use forwarder::counters::Drop;
 use forwarder::frame::Frame;
 use forwarder::native;
@@ -30,6 +31,7 @@ use forwarder::pipeline::{Output, Pipeline, Settings};
 use forwarder::registry::Registry;
 use forwarder::rules::{Rules, compile};
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering::Relaxed;
 use tracked::{Living, Tracked};
 use watching::{Reader, Seen};
 use wire::segments::Segments;
@@ -102,6 +104,8 @@ struct Forwarder {
     passes: u32,
     /// The reader of a capture under way.
     reader: Option<Reader>,
+    /// The number of the filter of what is watched.
+    filter: usize,
     /// Whether anything was to be watched.
     is_watched: bool,
     /// Everything that left: port and bytes.
@@ -130,6 +134,7 @@ impl Forwarder {
             segment_size: 0,
             passes: 0,
             reader: None,
+            filter: 0,
             is_watched: false,
             left: Vec::new(),
         };
@@ -178,6 +183,7 @@ impl Forwarder {
 
     fn watch(&mut self, step: u8) {
         let number = step & 3;
+        self.filter = usize::from(number);
         self.pipeline.trace = (step & 8 != 0).then(|| watching::trace(number));
         let (capture, reader) = (step & 4 != 0).then(|| watching::capture(number)).unzip();
         (self.pipeline.capture, self.reader) = (capture, reader);
@@ -221,7 +227,7 @@ impl Forwarder {
         }
         self.burst.push(frame.of_segments(size));
         self.next += 1;
-        if step & 1 == 0 || size > 0 {
+        if step & 1 == 0 || size > 0 || self.burst.len() == BURST {
             self.arrive();
         }
         after
@@ -333,6 +339,15 @@ impl Forwarder {
         self.pipeline.end_round();
         if let Some(reader) = &mut self.reader {
             reader.check(passed);
+        }
+        if let Some(trace) = self
+            .pipeline
+            .trace
+            .as_ref()
+            .filter(|trace| trace.hop_count() > 0)
+        {
+            watching::TOLD[self.filter].store(true, Relaxed);
+            assert!(trace.hop_count() <= trace.limit(), "no more than asked for");
         }
     }
 

@@ -3,9 +3,15 @@
 use contracts::forwarder::{Match, PortRange, TraceRequest};
 use forwarder::capture::{Capture, Captures, Filter, LARGEST_SNAP_LENGTH};
 use forwarder::trace::{self, Trace};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Filters there are: everything; hosts over IPv4; hosts over IPv6; one service of TCP, with answers.
 const FILTERS: u8 = 4;
+
+/// Whether a capture with a filter has shown anything so far.
+pub static SHOWN: [AtomicBool; FILTERS as usize] = [const { AtomicBool::new(false) }; _];
+/// Whether a trace with it has told anything.
+pub static TOLD: [AtomicBool; FILTERS as usize] = [const { AtomicBool::new(false) }; _];
 
 fn filter(number: u8) -> Option<Match> {
     let hosts = |prefix: &str| Match {
@@ -45,8 +51,8 @@ pub type Seen = (bool, String, Vec<u8>);
 /// The reader of a capture.
 pub struct Reader {
     captures: Captures,
-    /// Whether it is of everything.
-    is_whole: bool,
+    /// The filter's number.
+    filter: u8,
 }
 
 /// A capture of what filter `number` lets through, and its reader.
@@ -57,25 +63,27 @@ pub fn capture(number: u8) -> (Capture, Reader) {
         ..Filter::default()
     };
     let (capture, captures) = Capture::new(filter, LARGEST_SNAP_LENGTH);
-    let is_whole = matched.is_none();
-    (capture, Reader { captures, is_whole })
+    let filter = number % FILTERS;
+    (capture, Reader { captures, filter })
 }
 
 impl Reader {
     /// Checks that what was captured of a round are frames that passed in it, in their order: all of them, if everything is captured.
     pub fn check(&mut self, passed: &[Seen]) {
         let mut passed = passed.iter();
+        let is_whole = self.filter == 0;
         while let Ok(captured) = self.captures.try_next() {
             let is_it = |(sent, port, bytes): &&Seen| {
                 (captured.sent, captured.port, captured.bytes) == (*sent, port, bytes)
             };
             assert_eq!(captured.length, captured.bytes.len());
-            match self.is_whole {
+            SHOWN[usize::from(self.filter)].store(true, Relaxed);
+            match is_whole {
                 true => assert!(passed.next().as_ref().is_some_and(is_it), "what passed"),
                 false => assert!(passed.any(|one| is_it(&one)), "what passed"),
             }
         }
         assert_eq!(self.captures.lost(), 0, "there is room");
-        assert!(!self.is_whole || passed.next().is_none(), "all of it");
+        assert!(!is_whole || passed.next().is_none(), "all of it");
     }
 }

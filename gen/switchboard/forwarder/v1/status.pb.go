@@ -944,8 +944,9 @@ type CaptureReply struct {
 	Lost uint64 `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`
 	// There are more already.
 	More bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
-	// Nothing is captured, as no port has the name asked for: those that there are.
-	Ports         []string `protobuf:"bytes,4,rep,name=ports,proto3" json:"ports,omitempty"`
+	// Nothing is captured, as no port has the name asked for; and those that there are.
+	NoSuchPort    bool     `protobuf:"varint,4,opt,name=no_such_port,json=noSuchPort,proto3" json:"no_such_port,omitempty"`
+	Ports         []string `protobuf:"bytes,5,rep,name=ports,proto3" json:"ports,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -997,6 +998,13 @@ func (x *CaptureReply) GetLost() uint64 {
 func (x *CaptureReply) GetMore() bool {
 	if x != nil {
 		return x.More
+	}
+	return false
+}
+
+func (x *CaptureReply) GetNoSuchPort() bool {
+	if x != nil {
+		return x.NoSuchPort
 	}
 	return false
 }
@@ -1445,12 +1453,14 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\tdirection\x18\a \x01(\x0e2*.switchboard.forwarder.v1.CaptureDirectionR\tdirection\x12\x1f\n" +
 	"\vsnap_length\x18\b \x01(\rR\n" +
 	"snapLength\x12\x10\n" +
-	"\x03end\x18\t \x01(\bR\x03end\"\x8d\x01\n" +
+	"\x03end\x18\t \x01(\bR\x03end\"\xaf\x01\n" +
 	"\fCaptureReply\x12?\n" +
 	"\x06frames\x18\x01 \x03(\v2'.switchboard.forwarder.v1.CapturedFrameR\x06frames\x12\x12\n" +
 	"\x04lost\x18\x02 \x01(\x04R\x04lost\x12\x12\n" +
-	"\x04more\x18\x03 \x01(\bR\x04more\x12\x14\n" +
-	"\x05ports\x18\x04 \x03(\tR\x05ports\"\x85\x01\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\x12 \n" +
+	"\fno_such_port\x18\x04 \x01(\bR\n" +
+	"noSuchPort\x12\x14\n" +
+	"\x05ports\x18\x05 \x03(\tR\x05ports\"\x85\x01\n" +
 	"\rCapturedFrame\x12 \n" +
 	"\ftime_unix_ns\x18\x01 \x01(\x03R\n" +
 	"timeUnixNs\x12\x12\n" +
