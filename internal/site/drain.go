@@ -42,8 +42,8 @@ func (r *results) advanceDrains(statuses map[string]*rules.Status) bool {
 	drained := map[string]bool{}
 	for id, d := range r.drains {
 		status := statuses[d.forwarder]
-		if status.GetAppliedGeneration() < d.generation || status == nil {
-			continue
+		if status.GetCountedGeneration() < d.generation || status == nil {
+			continue // connections that began under the rules before may not be in its count
 		}
 		if status.TimeUnixMs > d.time {
 			d.time = status.TimeUnixMs

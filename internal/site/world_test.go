@@ -225,7 +225,7 @@ func (s *testSite) startForwarder() {
 				f.change(s.world.ctx, func() {
 					f.rules = set
 					if !f.frozen {
-						f.status.AppliedGeneration = set.Generation
+						f.status.AppliedGeneration, f.status.CountedGeneration = set.Generation, set.Generation
 					}
 				})
 			}

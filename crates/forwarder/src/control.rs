@@ -381,6 +381,7 @@ impl Control {
             stages: self.stage_counters(&report),
             drops: named(report.counters.drops()),
             events: named(report.counters.events()),
+            counted_generation: report.counted_generation.unwrap_or_default(),
             flow_entries: report.flow_entries,
             flow_entries_limit: report.flow_entries_limit,
             latencies: report

@@ -33,6 +33,8 @@ pub(crate) struct Housekeeping {
 /// A count of the entries of each hop and place, under way.
 #[derive(Debug)]
 struct Counting {
+    /// Generation of the rules in force when it began.
+    generation: u64,
     v4: Option<Scan>,
     v6: Option<Scan>,
     hops: Tally,
@@ -126,6 +128,7 @@ impl<F: Frame> Pipeline<F> {
     /// A step of counting the entries of each hop and place; the count's end is the second's.
     fn count_step(&mut self, rules: &Rules, step: usize) {
         let counting = self.housekeeping.counting.get_or_insert_with(|| Counting {
+            generation: rules.generation,
             v4: Some(self.v4.begin_scan()),
             v6: Some(self.v6.begin_scan()),
             hops: Tally::default(),
@@ -136,6 +139,7 @@ impl<F: Frame> Pipeline<F> {
             v6,
             hops,
             places,
+            ..
         } = counting;
         let moves = &mut self.flow_moves;
         let mut visit = |place: PlaceId, found: flow::Hops| {
@@ -162,6 +166,7 @@ impl<F: Frame> Pipeline<F> {
         if counting.v4.is_none() && counting.v6.is_none() {
             self.housekeeping.count = 0;
             if let Some(done) = self.housekeeping.counting.take() {
+                self.counted_generation = done.generation;
                 self.hop_flows = done.hops.by(HopId);
                 self.place_flows = done.places.by(PlaceId);
             }

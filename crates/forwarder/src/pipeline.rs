@@ -49,6 +49,8 @@ pub struct Pipeline<F> {
     /// A capture under way, or one whose reader has gone since the last look.
     pub capture: Option<Capture>,
     hash: ConnectionHash,
+    /// Generation of the rules in force when the last count of flow entries began: all connections older than these are in it.
+    pub counted_generation: u64,
     /// Flow entries that use each hop, as of the last count.
     pub hop_flows: HashMap<HopId, u64>,
     /// Flow entries of each place, as of the last count.
@@ -116,6 +118,7 @@ impl<F: Frame> Pipeline<F> {
             trace: None,
             capture: None,
             hash: ConnectionHash::new(rules.selection_seed),
+            counted_generation: 0,
             hop_flows: HashMap::new(),
             place_flows: HashMap::new(),
             exits: Exits::new(rules),

@@ -419,6 +419,7 @@ impl Worker {
             counters: self.pipeline.counters.clone(),
             flow_entries: self.pipeline.flow_entries(),
             flow_entries_limit: self.pipeline.flow_entries_limit(),
+            counted_generation: Some(self.pipeline.counted_generation),
             hop_flows: self.pipeline.hop_flows.clone(),
             place_flows: self.pipeline.place_flows.clone(),
             ports: ports.collect(),

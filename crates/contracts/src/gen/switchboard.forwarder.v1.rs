@@ -773,7 +773,7 @@ pub struct Status {
     pub flow_entries: u64,
     #[prost(uint64, tag = "13")]
     pub flow_entries_limit: u64,
-    /// Flow entries that use each attachment; drained when 0.
+    /// Flow entries that use each attachment; drained when 0 under a counted_generation that gives it no new ones.
     #[prost(btree_map = "string, uint64", tag = "14")]
     pub attachment_flows: ::prost::alloc::collections::BTreeMap<
         ::prost::alloc::string::String,
@@ -791,6 +791,10 @@ pub struct Status {
         ::prost::alloc::string::String,
         u64,
     >,
+    /// Generation of the rule set in force when the last count of flow entries began. They are counted a part at a time, so a count
+    /// may have begun long before the report.
+    #[prost(uint64, tag = "21")]
+    pub counted_generation: u64,
     /// How long packets stayed in the forwarder since start, by worker.
     #[prost(message, repeated, tag = "20")]
     pub latencies: ::prost::alloc::vec::Vec<LatencyHistogram>,

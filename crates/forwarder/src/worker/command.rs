@@ -102,6 +102,8 @@ pub struct Report {
     pub flow_entries: u64,
     /// Entries that the tables have slots for.
     pub flow_entries_limit: u64,
+    /// Generation of the rules in force when the entries' count began that began first.
+    pub counted_generation: Option<u64>,
     /// Entries that use each hop.
     pub hop_flows: HashMap<HopId, u64>,
     /// Entries of each place.
@@ -120,6 +122,8 @@ impl Report {
         self.counters.add(&other.counters);
         self.flow_entries += other.flow_entries;
         self.flow_entries_limit += other.flow_entries_limit;
+        let generations = [self.counted_generation, other.counted_generation];
+        self.counted_generation = generations.into_iter().flatten().min();
         for (hop, flows) in other.hop_flows {
             *self.hop_flows.entry(hop).or_default() += flows;
         }

@@ -278,6 +278,8 @@ fn idle_times_come_with_the_rules_and_counts_follow() {
     assert_eq!(entries(&network), 30 * 5);
     let most = network.nodes[1].pipeline.hop_flows.values().max();
     assert_eq!(most, Some(&60), "the instance is a hop of both stages");
+    let generation = network.plan.generation;
+    assert_eq!(network.nodes[1].pipeline.counted_generation, generation);
     let mut set = network.plan.rules(1);
     set.timers = Some(contracts::forwarder::FlowTimers {
         tcp_opening: 5,

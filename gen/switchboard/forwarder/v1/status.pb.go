@@ -96,12 +96,15 @@ type Status struct {
 	Events           map[string]uint64 `protobuf:"bytes,11,rep,name=events,proto3" json:"events,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	FlowEntries      uint64            `protobuf:"varint,12,opt,name=flow_entries,json=flowEntries,proto3" json:"flow_entries,omitempty"`
 	FlowEntriesLimit uint64            `protobuf:"varint,13,opt,name=flow_entries_limit,json=flowEntriesLimit,proto3" json:"flow_entries_limit,omitempty"`
-	// Flow entries that use each attachment; drained when 0.
+	// Flow entries that use each attachment; drained when 0 under a counted_generation that gives it no new ones.
 	AttachmentFlows map[string]uint64 `protobuf:"bytes,14,rep,name=attachment_flows,json=attachmentFlows,proto3" json:"attachment_flows,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// New flows given to each attachment since start.
 	AttachmentNewFlows map[string]uint64 `protobuf:"bytes,15,rep,name=attachment_new_flows,json=attachmentNewFlows,proto3" json:"attachment_new_flows,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
 	// Packets sent to each attachment since start, both directions.
 	AttachmentPackets map[string]uint64 `protobuf:"bytes,16,rep,name=attachment_packets,json=attachmentPackets,proto3" json:"attachment_packets,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// Generation of the rule set in force when the last count of flow entries began. They are counted a part at a time, so a count
+	// may have begun long before the report.
+	CountedGeneration uint64 `protobuf:"varint,21,opt,name=counted_generation,json=countedGeneration,proto3" json:"counted_generation,omitempty"`
 	// How long packets stayed in the forwarder since start, by worker.
 	Latencies     []*LatencyHistogram `protobuf:"bytes,20,rep,name=latencies,proto3" json:"latencies,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -248,6 +251,13 @@ func (x *Status) GetAttachmentPackets() map[string]uint64 {
 		return x.AttachmentPackets
 	}
 	return nil
+}
+
+func (x *Status) GetCountedGeneration() uint64 {
+	if x != nil {
+		return x.CountedGeneration
+	}
+	return 0
 }
 
 func (x *Status) GetLatencies() []*LatencyHistogram {
@@ -1354,7 +1364,7 @@ var File_switchboard_forwarder_v1_status_proto protoreflect.FileDescriptor
 
 const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\n" +
-	"%switchboard/forwarder/v1/status.proto\x12\x18switchboard.forwarder.v1\x1a$switchboard/forwarder/v1/rules.proto\"\x93\n" +
+	"%switchboard/forwarder/v1/status.proto\x12\x18switchboard.forwarder.v1\x1a$switchboard/forwarder/v1/rules.proto\"\xc2\n" +
 	"\n" +
 	"\x06Status\x12\x12\n" +
 	"\x04site\x18\x01 \x01(\tR\x04site\x12\x1c\n" +
@@ -1374,7 +1384,8 @@ const file_switchboard_forwarder_v1_status_proto_rawDesc = "" +
 	"\x12flow_entries_limit\x18\r \x01(\x04R\x10flowEntriesLimit\x12`\n" +
 	"\x10attachment_flows\x18\x0e \x03(\v25.switchboard.forwarder.v1.Status.AttachmentFlowsEntryR\x0fattachmentFlows\x12j\n" +
 	"\x14attachment_new_flows\x18\x0f \x03(\v28.switchboard.forwarder.v1.Status.AttachmentNewFlowsEntryR\x12attachmentNewFlows\x12f\n" +
-	"\x12attachment_packets\x18\x10 \x03(\v27.switchboard.forwarder.v1.Status.AttachmentPacketsEntryR\x11attachmentPackets\x12H\n" +
+	"\x12attachment_packets\x18\x10 \x03(\v27.switchboard.forwarder.v1.Status.AttachmentPacketsEntryR\x11attachmentPackets\x12-\n" +
+	"\x12counted_generation\x18\x15 \x01(\x04R\x11countedGeneration\x12H\n" +
 	"\tlatencies\x18\x14 \x03(\v2*.switchboard.forwarder.v1.LatencyHistogramR\tlatencies\x1a8\n" +
 	"\n" +
 	"DropsEntry\x12\x10\n" +
