@@ -179,6 +179,7 @@ fn in_namespace(test: impl FnOnce() + Send + 'static) {
         ip("link add here type veth peer name there");
         ip("link set here up");
         ip("link set there up");
+        wait_until_up(["here", "there"]);
         test();
     })
     .join()
@@ -188,6 +189,19 @@ fn in_namespace(test: impl FnOnce() + Send + 'static) {
 fn ip(words: &str) {
     let status = Command::new("ip").args(words.split(' ')).status();
     assert!(status.expect("ip runs").success(), "ip {words}");
+}
+
+/// Waits until interfaces send: the kernel begins with that a while after they were set up, and loses what is sent before.
+fn wait_until_up(names: [&str; 2]) {
+    let until = Instant::now() + Duration::from_secs(10);
+    let is_up = |name: &str| {
+        let told = Command::new("ip").args(["link", "show", name]).output();
+        String::from_utf8_lossy(&told.expect("ip runs").stdout).contains("state UP")
+    };
+    while !names.into_iter().all(is_up) {
+        assert!(Instant::now() < until, "{names:?} do not come up");
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// Sends frames from one end; tells which socket of the other each arrived at.
@@ -282,6 +296,7 @@ fn packets_arrive_at_their_homes_whatever_is_in_front_of_them() {
         // The interface has been away: the kernel joins the sockets again.
         ip("link set there down");
         ip("link set there up");
+        wait_until_up(["here", "there"]);
         for socket in &mut group {
             // The interface's being down is told once.
             let _ = socket.receive(&mut [Place::default()], &mut Vec::new());
