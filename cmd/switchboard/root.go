@@ -64,7 +64,7 @@ func wrongFlag(command *cobra.Command, err error) error {
 	var number *strconv.NumError
 	if errors.As(err, &value) && errors.As(err, &number) {
 		f := value.GetFlag()
-		return usageError{fmt.Errorf("--%s %q: write %s; see %s --help", f.Name, value.GetValue(), numberOf(f), command.CommandPath())}
+		return usageError{fmt.Errorf("--%s %q: write %s; see %s --help", f.Name, value.GetValue(), valuesOf(f), command.CommandPath())}
 	}
 	if !errors.As(err, &unknown) {
 		return usageError{fmt.Errorf("%w; see %s --help", err, command.CommandPath())}
@@ -78,9 +78,9 @@ func wrongFlag(command *cobra.Command, err error) error {
 	return usageError{fmt.Errorf("%w; %s has %s", err, command.CommandPath(), strings.Join(names, ", "))}
 }
 
-// numberOf says what numbers a flag takes.
-func numberOf(f *pflag.Flag) string {
-	switch kind := f.Value.Type(); kind {
+// valuesOf says what a flag of numbers, or of yes and no, takes.
+func valuesOf(f *pflag.Flag) string {
+	switch f.Value.Type() {
 	case "uint32":
 		return fmt.Sprintf("a whole number from 0 to %d", uint32(math.MaxUint32))
 	case "uint64":

@@ -129,8 +129,8 @@ impl<K: Family> Keys<K> {
         }
     }
 
-    /// Works out the outer source ports, if that is still to be done. A loop without anything else in it, which writes to memory that is nobody else's: only
-    /// then is it compiled to vectors.
+    /// Works out the outer source ports, if that is still to be done. A loop without anything else in it, which writes to memory that
+    /// is nobody else's: only then is it compiled to vectors.
     #[inline(always)]
     pub(super) fn work_out_ports(&mut self, entropy: &Entropy) {
         if self.ports_known == self.count {

@@ -163,3 +163,20 @@ impl PortCount {
         self.send_failures += other.send_failures;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_workers_together_have_counted_since_the_first_of_them_began() {
+        let mut all = Report::default();
+        for generation in [7, 5, 6] {
+            all.add(Report {
+                counted_generation: Some(generation),
+                ..Report::default()
+            });
+        }
+        assert_eq!(all.counted_generation, Some(5));
+    }
+}
