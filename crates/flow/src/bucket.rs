@@ -19,12 +19,14 @@
 //! A table in a file may lose its process between any two instructions. So the place, which says that a slot is in use, is
 //! written last and cleared first: whoever opens the file next finds whole entries only.
 
+use std::hint::select_unpredictable;
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use crate::engine::Engine;
 use crate::entry::{Hops, MATCH_MASK, PLACE_MASK, Said};
 use crate::key::PROTOCOL_SHIFT;
 use crate::memory::Plain;
+use crate::probe::Wanted;
 
 /// An entry as stored: key without its quotient, place, state, age, and hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,20 +42,27 @@ pub struct Stored<A> {
 /// The outcome of a comparison with all slots of a bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Match {
-    /// Whether one is equal.
-    pub found: bool,
-    /// Which one; some slot of the bucket if none is.
-    pub slot: usize,
-    /// Where its entry begins, in bytes; if none is, some place with as many bytes behind it.
-    pub start: usize,
+    /// What tells the slot in a position: its number, doubled, and one; 0 if none is equal.
+    pub mark: u8,
+    /// Where its entry begins, in bytes; if none is equal, where some entry does.
+    pub start: u8,
 }
 
 impl Match {
     /// That of a slot of a bucket with entries of so many bytes.
     #[inline(always)]
     pub(crate) fn at(found: bool, slot: usize, entry: usize) -> Match {
-        let start = slot * entry;
-        Match { found, slot, start }
+        let mark = (slot as u8) << 1 | 1;
+        Match {
+            mark: select_unpredictable(found, mark, 0),
+            start: (slot * entry) as u8,
+        }
+    }
+
+    /// Whether a slot is equal.
+    #[inline(always)]
+    pub(crate) fn is_found(self) -> bool {
+        self.mark & 1 == 1
     }
 }
 
@@ -65,7 +74,7 @@ pub trait Bucket: Plain {
     const SLOTS: usize;
 
     /// Looks for the slot whose key and place equal those given ([`MATCH_MASK`]).
-    fn find<E: Engine>(&self, engine: E, addresses: Self::Addresses, head: u64) -> Match;
+    fn find<E: Engine>(&self, engine: E, wanted: &Wanted<Self::Addresses>, place: u64) -> Match;
     /// The head of a slot.
     fn head(&self, slot: usize) -> u64;
     /// Replaces the lowest 16 bits of a head.
@@ -172,8 +181,8 @@ impl Bucket for Bucket4 {
     const SLOTS: usize = 3;
 
     #[inline(always)]
-    fn find<E: Engine>(&self, engine: E, addresses: u64, head: u64) -> Match {
-        engine.find4(&self.0, addresses, head)
+    fn find<E: Engine>(&self, engine: E, wanted: &Wanted<u64>, place: u64) -> Match {
+        engine.find4(&self.0, wanted, place)
     }
 
     #[inline(always)]
@@ -199,7 +208,7 @@ impl Bucket for Bucket4 {
 
     #[inline(always)]
     fn said_of(&self, found: &Match) -> Said {
-        read_said(&self.0, found.start + HEAD4)
+        read_said(&self.0, usize::from(found.start) + HEAD4)
     }
 
     #[inline(always)]
@@ -252,7 +261,8 @@ impl Bucket for Bucket6 {
     const SLOTS: usize = 4;
 
     #[inline(always)]
-    fn find<E: Engine>(&self, _: E, addresses: [u128; 2], head: u64) -> Match {
+    fn find<E: Engine>(&self, _: E, wanted: &Wanted<[u128; 2]>, place: u64) -> Match {
+        let (addresses, head) = (wanted.addresses, wanted.head | place);
         let equal = |slot: usize| {
             let at = slot * ENTRY6;
             let differs = (read_u128(&self.0, at) ^ addresses[0])
@@ -288,7 +298,7 @@ impl Bucket for Bucket6 {
 
     #[inline(always)]
     fn said_of(&self, found: &Match) -> Said {
-        self.said(found.slot)
+        read_said(&self.0, usize::from(found.start) + HEAD6)
     }
 
     #[inline(always)]

@@ -17,7 +17,7 @@ pub trait Engine: Copy {
     /// Sixty-four bits that depend on every bit of the blocks and of the secret key.
     fn hash(&self, blocks: &[u128]) -> u64;
     /// The slot of an IPv4 bucket whose key and place equal those given, found without a branch.
-    fn find4(&self, line: &Line, addresses: u64, head: u64) -> Match;
+    fn find4(&self, line: &Line, wanted: &Wanted<u64>, place: u64) -> Match;
     /// [`Mixer::probe_each`] for IPv4 keys.
     #[inline(always)]
     fn probe4_each(
@@ -43,11 +43,11 @@ impl Engine for SipHash13 {
     }
 
     #[inline(always)]
-    fn find4(&self, line: &Line, addresses: u64, head: u64) -> Match {
+    fn find4(&self, line: &Line, wanted: &Wanted<u64>, place: u64) -> Match {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        return crate::x86::find4_sse2(line, addresses, head);
+        return crate::x86::find4_sse2(line, wanted, place);
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        find4(line, addresses, head)
+        find4(line, wanted, place)
     }
 }
 
@@ -57,7 +57,8 @@ impl Engine for SipHash13 {
     expect(dead_code, reason = "x86-64 has better")
 )]
 #[inline(always)]
-fn find4(line: &Line, addresses: u64, head: u64) -> Match {
+fn find4(line: &Line, wanted: &Wanted<u64>, place: u64) -> Match {
+    let (addresses, head) = (wanted.addresses, wanted.head | place);
     let equal = |slot: usize| {
         let at = slot * ENTRY4;
         let differs =
@@ -273,13 +274,18 @@ mod tests {
             for flip in [[bit, 3, 70 + bit % 2 * 30], [5, bit, 9], [11, 90, bit]] {
                 let bucket = bucket(flip);
                 let expected = flip.iter().position(|&bit| is_equal(bit));
-                let (addresses, head) = (0x0123_4567_89ab_cdef, 0x00fe_dcba_9876_5000);
-                let found = engine.find4(bucket.line(), addresses, head | FIRST);
-                assert_eq!(found.found.then_some(found.slot), expected, "{flip:?}");
-                assert!(found.slot < Bucket4::SLOTS);
+                let wanted = Wanted {
+                    addresses: 0x0123_4567_89ab_cdef,
+                    head: 0x00fe_dcba_9876_5000,
+                };
+                let found = engine.find4(bucket.line(), &wanted, FIRST);
+                let mark = expected.map_or(0, |slot| 2 * slot + 1);
+                assert_eq!(usize::from(found.mark), mark, "{flip:?}");
+                let start = usize::from(found.start);
+                assert!(expected.is_none_or(|slot| start == slot * ENTRY4));
+                assert!(start.is_multiple_of(ENTRY4) && start < 3 * ENTRY4);
                 assert!(
-                    !engine.find4(bucket.line(), addresses, head | SECOND).found
-                        || flip.contains(&64)
+                    !engine.find4(bucket.line(), &wanted, SECOND).is_found() || flip.contains(&64)
                 );
             }
         }
@@ -293,8 +299,8 @@ mod tests {
             0
         }
 
-        fn find4(&self, line: &Line, addresses: u64, head: u64) -> Match {
-            find4(line, addresses, head)
+        fn find4(&self, line: &Line, wanted: &Wanted<u64>, place: u64) -> Match {
+            find4(line, wanted, place)
         }
     }
 

@@ -10,9 +10,9 @@
 //! [`State`]. *Age* is when the connection was last seen, in units that depend on the state's idle time
 //! ([`crate::timers`]), modulo 128.
 
-use std::hint::select_unpredictable;
 use std::num::NonZeroU32;
 
+use crate::bucket::Match;
 use crate::key::QUOTIENT_MASK;
 use crate::state::State;
 
@@ -47,20 +47,16 @@ impl Position {
     /// Slots are numbered from 0 to 3, buckets from 0 to 2^29 − 1 ([`crate::shape::MAX_BUCKETS`]).
     #[inline(always)]
     pub(crate) fn new(bucket: u32, slot: usize) -> Self {
-        // A sum, as the processor has one for numbers times two and eight.
-        let number = (bucket << 3) + ((slot as u32) << 1) + 1;
+        let number = bucket << 3 | (slot as u32) << 1 | 1;
         Self(NonZeroU32::new(number).expect("the last bit is set"))
     }
 
-    /// [`Position::new`] if `found`, chosen without a branch.
+    /// That of a number whose last bit is set, as all of them have it.
     #[inline(always)]
-    pub(crate) fn if_found(found: bool, bucket: u32, slot: usize) -> Option<Self> {
-        NonZeroU32::new(select_unpredictable(
-            found,
-            Self::new(bucket, slot).0.get(),
-            0,
-        ))
-        .map(Self)
+    fn of_odd(number: u32) -> Option<Self> {
+        NonZeroU32::new(number)
+            .filter(|number| number.get() & 1 == 1)
+            .map(Self)
     }
 
     /// As a number, for whoever keeps it elsewhere.
@@ -174,7 +170,7 @@ pub struct Hit {
     /// ```text
     ///   63     48 47          32 31                     0
     ///  +---------+--------------+------------------------+
-    ///  |    0    |  Said::low   | position, 0 for none   |
+    ///  |    0    |  Said::low   | position, even if none |
     ///  +---------+--------------+------------------------+
     /// ```
     rest: u64,
@@ -186,10 +182,11 @@ impl Hit {
     /// Nothing was found.
     pub const NONE: Hit = Hit { word: 0, rest: 0 };
 
-    /// What a slot says, if it is at a position.
+    /// What came of a comparison with a bucket, and what the slot says that is equal.
     #[inline(always)]
-    pub(crate) fn new(position: Option<Position>, Said { word, low }: Said) -> Hit {
-        let position = position.map_or(0, |position| position.0.get());
+    pub(crate) fn new(bucket: u32, found: Match, Said { word, low }: Said) -> Hit {
+        // A sum, as the processor has one for numbers times eight.
+        let position = (bucket << 3) + u32::from(found.mark);
         Hit {
             word,
             rest: u64::from(position) | u64::from(low) << LOW_SHIFT,
@@ -199,17 +196,16 @@ impl Hit {
     /// The connection, if it was found.
     #[inline(always)]
     pub fn found(self) -> Option<Found> {
-        let position = NonZeroU32::new(self.rest as u32)?;
         Some(Found {
             word: self.word,
-            position: Position(position),
+            position: Position::of_odd(self.rest as u32)?,
             low: (self.rest >> LOW_SHIFT) as u16,
         })
     }
 
     #[inline(always)]
     pub(crate) fn is_found(&self) -> bool {
-        self.rest as u32 != 0
+        self.rest & 1 == 1
     }
 
     /// Not 0 where the connection was not found while another was, or has other hops, or a packet like one of the other's may change something
@@ -226,8 +222,9 @@ impl Hit {
 impl From<Option<Found>> for Hit {
     #[inline(always)]
     fn from(found: Option<Found>) -> Hit {
-        found.map_or(Hit::NONE, |found| {
-            Hit::new(Some(found.position), found.said())
+        found.map_or(Hit::NONE, |found| Hit {
+            word: found.word,
+            rest: u64::from(found.position.0.get()) | u64::from(found.low) << LOW_SHIFT,
         })
     }
 }

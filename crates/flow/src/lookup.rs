@@ -2,7 +2,7 @@
 
 use crate::bucket::Bucket;
 use crate::engine::{Engine, Task};
-use crate::entry::{FIRST, Hit, Position, SECOND};
+use crate::entry::{FIRST, Hit, SECOND};
 use crate::fetching::Fetching;
 use crate::key::FlowKey;
 use crate::probe::Wanted;
@@ -283,7 +283,6 @@ pub(crate) fn look<E: Engine, B: Bucket>(
     place: u64,
 ) -> Hit {
     let bucket = &buckets[number as usize];
-    let found = bucket.find(engine, wanted.addresses, wanted.head | place);
-    let position = Position::if_found(found.found, number, found.slot);
-    Hit::new(position, bucket.said_of(&found))
+    let found = bucket.find(engine, wanted, place);
+    Hit::new(number, found, bucket.said_of(&found))
 }

@@ -8,6 +8,7 @@ use crate::bucket::Bucket;
 use crate::engine::{Engine, Task};
 use crate::entry::{FIRST, PLACE_MASK, SECOND};
 use crate::key::FlowKey;
+use crate::probe::Wanted;
 use crate::table::FlowTable;
 
 /// Entries whose first buckets are asked for at once.
@@ -143,8 +144,11 @@ impl<K: FlowKey> FlowTable<K> {
         }
         let buckets = self.memory.buckets();
         let (there, entry) = (&buckets[home as usize], buckets[bucket as usize].load(slot));
-        let wanted = entry.head & !PLACE_MASK | FIRST;
-        if there.find(engine, entry.addresses, wanted).found {
+        let wanted = Wanted {
+            addresses: entry.addresses,
+            head: entry.head & !PLACE_MASK,
+        };
+        if there.find(engine, &wanted, FIRST).is_found() {
             return self.clear(bucket, slot);
         }
         let free = there.free();

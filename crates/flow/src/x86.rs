@@ -11,14 +11,13 @@ use std::arch::x86_64::{
     __m128i, _mm_aesenc_si128, _mm_and_si128, _mm_cmpeq_epi32, _mm_cvtsi128_si64, _mm_loadu_si128,
     _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set_epi64x, _mm_setzero_si128,
     _mm_xor_si128, _mm256_storeu_si256, _mm512_aesenc_epi128, _mm512_and_si512,
-    _mm512_andnot_si512, _mm512_broadcast_i32x4, _mm512_castsi128_si512, _mm512_castsi512_si256,
-    _mm512_cmpge_epu32_mask, _mm512_loadu_si512, _mm512_mask_and_epi32,
-    _mm512_maskz_compress_epi64, _mm512_mullo_epi64, _mm512_permutexvar_epi8, _mm512_set1_epi32,
-    _mm512_set1_epi64, _mm512_shuffle_epi32, _mm512_storeu_si512, _mm512_test_epi8_mask,
-    _mm512_xor_si512,
+    _mm512_andnot_si512, _mm512_broadcast_i32x4, _mm512_castsi512_si256, _mm512_cmpge_epu32_mask,
+    _mm512_loadu_si512, _mm512_mask_and_epi32, _mm512_maskz_compress_epi64, _mm512_mullo_epi64,
+    _mm512_or_si512, _mm512_permutexvar_epi8, _mm512_set1_epi32, _mm512_set1_epi64,
+    _mm512_shuffle_epi32, _mm512_storeu_si512, _mm512_testn_epi64_mask, _mm512_xor_si512,
 };
 
-use crate::bucket::{ENTRY4, HEAD4, Line, Match};
+use crate::bucket::{ENTRY4, Line, Match};
 use crate::engine::{Engine, Task};
 use crate::entry::MATCH_MASK;
 use crate::key::{Ipv4Key, QUOTIENT_MASK};
@@ -84,14 +83,15 @@ impl Engine for Aes {
     }
 
     #[inline(always)]
-    fn find4(&self, line: &Line, addresses: u64, head: u64) -> Match {
-        find4_sse2(line, addresses, head)
+    fn find4(&self, line: &Line, wanted: &Wanted<u64>, place: u64) -> Match {
+        find4_sse2(line, wanted, place)
     }
 }
 
 /// [`Engine::find4`] for any x86-64.
 #[inline(always)]
-pub(crate) fn find4_sse2(line: &Line, addresses: u64, head: u64) -> Match {
+pub(crate) fn find4_sse2(line: &Line, wanted: &Wanted<u64>, place: u64) -> Match {
+    let (addresses, head) = (wanted.addresses, wanted.head | place);
     // SAFETY: SSE2 only; loads read 16 bytes from offsets 0, 21 and 42 of 64.
     let lanes = unsafe {
         let wanted = _mm_set_epi64x(head as i64, addresses as i64);
@@ -186,33 +186,37 @@ impl Avx512 {
     }
 }
 
-/// For each byte of a line, which byte of a key (addresses, then head) it is compared with.
-static SPREAD: [u8; 64] = spread([
-    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0, 0, 0, 0, 0, 0,
-]);
-/// Which bits of a line are compared.
-static COMPARED: [u8; 64] = {
-    let mut entry = [0; ENTRY4];
-    let mut byte = 0;
-    while byte < 15 {
-        entry[byte] = if byte < HEAD4 {
-            0xff
-        } else {
-            (MATCH_MASK >> (8 * (byte - HEAD4))) as u8
-        };
-        byte += 1;
-    }
-    spread(entry)
-};
-
-const fn spread(entry: [u8; ENTRY4]) -> [u8; 64] {
-    let mut line = [0; 64];
+/// For each byte of a vector, which byte of a line goes there: what is compared of each slot has a lane of its own.
+static LANES: [u8; 64] = {
+    let mut lanes = [0; 64];
     let mut at = 0;
-    while at < 3 * ENTRY4 {
-        line[at] = entry[at % ENTRY4];
+    while at < 3 * 16 {
+        lanes[at] = (at / 16 * ENTRY4 + at % 16) as u8;
         at += 1;
     }
-    line
+    lanes
+};
+/// Which bits are compared there, addresses and head of each slot. Nothing is in the last lane, whose halves are always equal therefore.
+static COMPARED: [u64; 8] = [!0, MATCH_MASK, !0, MATCH_MASK, !0, MATCH_MASK, 0, 0];
+/// By which halves of lanes are equal: [`Match::mark`], and [`Match::start`].
+static MARKS: [u8; 256] = by_halves(1, 2, 0);
+static STARTS: [u8; 256] = by_halves(0, ENTRY4 as u8, 0);
+
+/// `first + slot * step` of the first slot of which both halves are equal, `none` without one.
+const fn by_halves(first: u8, step: u8, none: u8) -> [u8; 256] {
+    let mut table = [none; 256];
+    let mut halves = 0;
+    while halves < 256 {
+        let mut slot = 3;
+        while slot > 0 {
+            slot -= 1;
+            if halves >> (2 * slot) & 3 == 3 {
+                table[halves] = first + slot as u8 * step;
+            }
+        }
+        halves += 1;
+    }
+    table
 }
 
 impl Engine for Avx512 {
@@ -244,30 +248,22 @@ impl Engine for Avx512 {
     }
 
     #[inline(always)]
-    fn find4(&self, line: &Line, addresses: u64, head: u64) -> Match {
-        // SAFETY: `self` exists; loads read whole arrays of 64 bytes.
-        let differing = unsafe {
-            // The permutation reads the lowest sixteen bytes only.
-            let key = _mm512_castsi128_si512(_mm_set_epi64x(head as i64, addresses as i64));
-            let wanted = _mm512_permutexvar_epi8(_mm512_loadu_si512(SPREAD.as_ptr().cast()), key);
-            let stored = _mm512_loadu_si512(line.as_ptr().cast());
+    fn find4(&self, line: &Line, wanted: &Wanted<u64>, place: u64) -> Match {
+        // SAFETY: `self` exists; loads read whole arrays of 64 bytes, and the 16 of `wanted`.
+        let halves = unsafe {
+            let line = _mm512_loadu_si512(line.as_ptr().cast());
+            let lanes = _mm512_loadu_si512(LANES.as_ptr().cast());
+            let stored = _mm512_permutexvar_epi8(lanes, line);
+            let wanted = _mm_loadu_si128(std::ptr::from_ref(wanted).cast());
+            let wanted = _mm512_broadcast_i32x4(wanted);
+            let place = _mm512_broadcast_i32x4(_mm_set_epi64x(place as i64, 0));
+            let differing = _mm512_xor_si512(stored, _mm512_or_si512(wanted, place));
             let compared = _mm512_loadu_si512(COMPARED.as_ptr().cast());
-            _mm512_test_epi8_mask(_mm512_xor_si512(stored, wanted), compared)
+            _mm512_testn_epi64_mask(differing, compared)
         };
-        // One bit per differing byte, 21 per slot. Subtracting one borrows a slot's top bit if no other is set. The last bit is cleared first,
-        // so it is always found: it stands for none, behind top bits 20, 41 and 62, and counts as the last slot.
-        const LOW: u64 = 1 | 1 << ENTRY4 | 1 << (2 * ENTRY4);
-        const TOP: u64 = LOW << (ENTRY4 - 1);
-        const NONE: u32 = 63;
-        let found = !((differing & !(1 << NONE) | TOP) - LOW) & (TOP | 1 << NONE);
-        let top = found.trailing_zeros();
-        // SAFETY: what the complement is of is below 2^63, so bit 63 of `found` is set.
-        unsafe { std::hint::assert_unchecked(top <= NONE) };
-        let (found, top) = (top != NONE, top as usize);
-        Match {
-            found,
-            slot: (top >> 4) - 1,
-            start: top - (ENTRY4 - 1),
-        }
+        let (mark, start) = (MARKS[usize::from(halves)], STARTS[usize::from(halves)]);
+        // SAFETY: the table has the starts of three entries.
+        unsafe { std::hint::assert_unchecked(usize::from(start) <= 2 * ENTRY4) };
+        Match { mark, start }
     }
 }

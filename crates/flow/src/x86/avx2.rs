@@ -168,7 +168,8 @@ impl Engine for Avx2 {
     }
 
     #[inline(always)]
-    fn find4(&self, line: &Line, addresses: u64, head: u64) -> Match {
+    fn find4(&self, line: &Line, wanted: &Wanted<u64>, place: u64) -> Match {
+        let (addresses, head) = (wanted.addresses, wanted.head | place);
         // SAFETY: `self` exists; loads read 16 bytes from offsets 0, 21 and 42 of 64.
         let halves = unsafe {
             let start = line.as_ptr();
