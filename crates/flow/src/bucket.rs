@@ -49,14 +49,21 @@ pub struct Match {
 }
 
 impl Match {
-    /// That of a slot of a bucket with entries of so many bytes.
+    /// That of a slot that is equal, of a bucket with entries of so many bytes.
     #[inline(always)]
-    pub(crate) fn at(found: bool, slot: usize, entry: usize) -> Match {
-        let mark = (slot as u8) << 1 | 1;
+    pub(crate) const fn of(slot: usize, entry: usize) -> Match {
         Match {
-            mark: select_unpredictable(found, mark, 0),
+            mark: (slot as u8) << 1 | 1,
             start: (slot * entry) as u8,
         }
+    }
+
+    /// The same if one is equal, chosen without a branch.
+    #[inline(always)]
+    pub(crate) fn of_if(found: bool, slot: usize, entry: usize) -> Match {
+        let Match { mark, start } = Match::of(slot, entry);
+        let mark = select_unpredictable(found, mark, 0);
+        Match { mark, start }
     }
 
     /// Whether a slot is equal.
@@ -272,7 +279,7 @@ impl Bucket for Bucket6 {
         };
         let found = equal(0) | equal(1) | equal(2) | equal(3);
         let slot = (found | 8).trailing_zeros() as usize;
-        Match::at(found != 0, slot, ENTRY6)
+        Match::of_if(found != 0, slot, ENTRY6)
     }
 
     #[inline(always)]

@@ -67,7 +67,7 @@ fn find4(line: &Line, wanted: &Wanted<u64>, place: u64) -> Match {
     };
     let found = equal(0) | equal(1) | equal(2);
     let slot = (found | 4).trailing_zeros() as usize;
-    Match::at(found != 0, slot, ENTRY4)
+    Match::of_if(found != 0, slot, ENTRY4)
 }
 
 /// Which hash function to use.

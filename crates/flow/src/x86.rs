@@ -108,7 +108,7 @@ pub(crate) fn find4_sse2(line: &Line, wanted: &Wanted<u64>, place: u64) -> Match
     let halves = lanes & lanes >> 1;
     let found = halves & halves >> 2 & 0x111;
     let slot = (found | 0x800).trailing_zeros() as usize / 4;
-    Match::at(found != 0, slot, ENTRY4)
+    Match::of_if(found != 0, slot, ENTRY4)
 }
 
 impl Avx512 {
@@ -198,26 +198,23 @@ static LANES: [u8; 64] = {
 };
 /// Which bits are compared there, addresses and head of each slot. Nothing is in the last lane, whose halves are always equal therefore.
 static COMPARED: [u64; 8] = [!0, MATCH_MASK, !0, MATCH_MASK, !0, MATCH_MASK, 0, 0];
-/// By which halves of lanes are equal: [`Match::mark`], and [`Match::start`].
-static MARKS: [u8; 256] = by_halves(1, 2, 0);
-static STARTS: [u8; 256] = by_halves(0, ENTRY4 as u8, 0);
-
-/// `first + slot * step` of the first slot of which both halves are equal, `none` without one.
-const fn by_halves(first: u8, step: u8, none: u8) -> [u8; 256] {
-    let mut table = [none; 256];
+/// What comes of a comparison, by which halves of lanes are equal. A constant, to be near to the code that reads it.
+const MATCHES: &[Match; 256] = &{
+    let none = Match { mark: 0, start: 0 };
+    let mut matches = [none; 256];
     let mut halves = 0;
-    while halves < 256 {
+    while halves < matches.len() {
         let mut slot = 3;
         while slot > 0 {
             slot -= 1;
             if halves >> (2 * slot) & 3 == 3 {
-                table[halves] = first + slot as u8 * step;
+                matches[halves] = Match::of(slot, ENTRY4);
             }
         }
         halves += 1;
     }
-    table
-}
+    matches
+};
 
 impl Engine for Avx512 {
     #[inline(always)]
@@ -261,9 +258,9 @@ impl Engine for Avx512 {
             let compared = _mm512_loadu_si512(COMPARED.as_ptr().cast());
             _mm512_testn_epi64_mask(differing, compared)
         };
-        let (mark, start) = (MARKS[usize::from(halves)], STARTS[usize::from(halves)]);
-        // SAFETY: the table has the starts of three entries.
-        unsafe { std::hint::assert_unchecked(usize::from(start) <= 2 * ENTRY4) };
-        Match { mark, start }
+        let found = MATCHES[usize::from(halves)];
+        // SAFETY: so it is in the table.
+        unsafe { std::hint::assert_unchecked(usize::from(found.start) <= 2 * ENTRY4) };
+        found
     }
 }

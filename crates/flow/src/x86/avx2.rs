@@ -192,6 +192,6 @@ impl Engine for Avx2 {
         // Two bits per slot.
         let found = halves & halves >> 1 & 0b01_01_01;
         let slot = (found | 0b1_00_00).trailing_zeros() as usize / 2;
-        Match::at(found != 0, slot, ENTRY4)
+        Match::of_if(found != 0, slot, ENTRY4)
     }
 }
