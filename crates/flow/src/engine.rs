@@ -6,8 +6,9 @@
 //! secret odd number is added to the addresses before they are hashed and stored.
 
 use crate::bucket::{ENTRY4, HEAD4, Line, Match, read_u64};
-use crate::entry::MATCH_MASK;
+use crate::entry::{Hit, MATCH_MASK};
 use crate::key::Ipv4Key;
+use crate::lookup::BURST;
 use crate::probe::{Hashes, Mixer, Wanted};
 use crate::shape::Shape;
 use crate::siphash::SipHash13;
@@ -29,6 +30,17 @@ pub trait Engine: Copy {
         buckets: &mut [Hashes],
     ) {
         mixer.probe_each(*self, shape, keys, wanted, buckets);
+    }
+    /// Lists the positions of those that were not found; returns how many they are.
+    #[inline(always)]
+    fn missed(&self, hits: &[Hit], list: &mut [u8; BURST]) -> usize {
+        // Which ones is a coin toss: the list grows without a branch.
+        let mut count = 0;
+        for (at, hit) in hits.iter().enumerate().take(BURST) {
+            list[count % BURST] = at as u8;
+            count += usize::from(!hit.is_found());
+        }
+        count
     }
 }
 
@@ -188,7 +200,7 @@ pub(crate) fn multiplier(key: [u8; 16]) -> u64 {
 mod tests {
     use super::*;
     use crate::bucket::{Bucket, Bucket4, Stored};
-    use crate::entry::{FIRST, Hops, SECOND};
+    use crate::entry::{FIRST, Hops, SECOND, Said};
 
     /// A bucket whose slots hold keys that differ in one bit each.
     fn bucket(flip: [u32; 3]) -> Bucket4 {
@@ -267,7 +279,38 @@ mod tests {
         }
     }
 
+    fn agree_on_misses(engine: impl Engine) {
+        let found = Hit::new(7, Match::of(1, ENTRY4), Said { word: !0, low: !0 });
+        // Another bucket's number and whatever lies there say nothing.
+        let missed = Hit::new(!0, Match { mark: 0, start: 0 }, Said { word: 1, low: 1 });
+        let mut random = 1u64;
+        for (count, one_in) in (0..=BURST).zip([1, 2, 4, 1000].into_iter().cycle()) {
+            let hits: Vec<Hit> = std::iter::repeat_with(|| {
+                random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+                if random >> 33 & 1023 < 1024 / one_in {
+                    missed
+                } else {
+                    found
+                }
+            })
+            .take(count)
+            .collect();
+            let expected: Vec<u8> = (0..=u8::MAX)
+                .zip(&hits)
+                .filter_map(|(at, hit)| hit.found().is_none().then_some(at))
+                .collect();
+            let mut list = [0; BURST];
+            let listed = engine.missed(&hits, &mut list);
+            assert_eq!(
+                list[..listed],
+                expected,
+                "{count} hits, one in {one_in} missed"
+            );
+        }
+    }
+
     fn agree(engine: impl Engine) {
+        agree_on_misses(engine);
         // Bits 66 to 75 are state and age, which do not count; from 120 on nothing is flipped.
         let is_equal = |bit: u32| (66..76).contains(&bit) || bit >= 120;
         for bit in 0..121 {

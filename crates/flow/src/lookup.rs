@@ -236,18 +236,15 @@ impl<K: FlowKey> FlowTable<K> {
         let lines = self.memory.buckets();
         let count = lookups.count.min(BURST);
         let keys = lookups.wanted[..count].iter().zip(&lookups.buckets);
-        // About one in four is in its second bucket, unpredictably: the list grows without a branch.
-        let mut misses = 0;
-        for (at, ((wanted, buckets), result)) in keys.zip(results).enumerate() {
+        for ((wanted, buckets), result) in keys.zip(&mut *results) {
             *result = look(engine, lines, wanted, buckets[0], FIRST);
-            let is_missed = usize::from(!result.is_found());
             if SPREAD {
+                let is_missed = usize::from(!result.is_found());
                 self.memory.prefetch(buckets[is_missed]);
             }
-            missed.keys[misses % BURST] = at as u8;
-            misses += is_missed;
         }
-        missed.count = misses;
+        let count = count.min(results.len());
+        missed.count = engine.missed(&results[..count], &mut missed.keys);
     }
 
     #[inline(always)]

@@ -8,19 +8,22 @@ mod avx2;
 pub(crate) use avx2::Avx2;
 
 use std::arch::x86_64::{
-    __m128i, _mm_aesenc_si128, _mm_and_si128, _mm_cmpeq_epi32, _mm_cvtsi128_si64, _mm_loadu_si128,
-    _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set_epi64x, _mm_setzero_si128,
-    _mm_xor_si128, _mm256_storeu_si256, _mm512_aesenc_epi128, _mm512_and_si512,
-    _mm512_andnot_si512, _mm512_broadcast_i32x4, _mm512_castsi512_si256, _mm512_cmpge_epu32_mask,
-    _mm512_loadu_si512, _mm512_mask_and_epi32, _mm512_maskz_compress_epi64, _mm512_mullo_epi64,
-    _mm512_or_si512, _mm512_permutexvar_epi8, _mm512_set1_epi32, _mm512_set1_epi64,
-    _mm512_shuffle_epi32, _mm512_storeu_si512, _mm512_testn_epi64_mask, _mm512_xor_si512,
+    __m128i, __m512i, _mm_aesenc_si128, _mm_and_si128, _mm_cmpeq_epi32, _mm_cvtsi128_si64,
+    _mm_loadu_si128, _mm_movemask_epi8, _mm_packs_epi16, _mm_packs_epi32, _mm_set_epi64x,
+    _mm_setzero_si128, _mm_xor_si128, _mm256_storeu_si256, _mm512_add_epi8, _mm512_aesenc_epi128,
+    _mm512_and_si512, _mm512_andnot_si512, _mm512_broadcast_i32x4, _mm512_castsi512_si256,
+    _mm512_cmpge_epu32_mask, _mm512_loadu_si512, _mm512_mask_and_epi32, _mm512_maskz_compress_epi8,
+    _mm512_maskz_compress_epi64, _mm512_mullo_epi64, _mm512_or_si512, _mm512_permutex2var_epi64,
+    _mm512_permutexvar_epi8, _mm512_set_epi64, _mm512_set1_epi8, _mm512_set1_epi32,
+    _mm512_set1_epi64, _mm512_shuffle_epi32, _mm512_storeu_si512, _mm512_testn_epi64_mask,
+    _mm512_xor_si512,
 };
 
 use crate::bucket::{ENTRY4, Line, Match};
 use crate::engine::{Engine, Task};
-use crate::entry::MATCH_MASK;
+use crate::entry::{Hit, MATCH_MASK};
 use crate::key::{Ipv4Key, QUOTIENT_MASK};
+use crate::lookup::BURST;
 use crate::probe::{Hashes, Mixer, Wanted};
 use crate::shape::Shape;
 use crate::siphash::SipHash13;
@@ -118,6 +121,8 @@ impl Avx512 {
             && std::is_x86_feature_detected!("avx512dq")
             && std::is_x86_feature_detected!("avx512bw")
             && std::is_x86_feature_detected!("avx512vbmi")
+            && std::is_x86_feature_detected!("avx512vbmi2")
+            && std::is_x86_feature_detected!("popcnt")
             && std::is_x86_feature_detected!("avx512vl")
             && std::is_x86_feature_detected!("bmi2")
             && std::is_x86_feature_detected!("bmi1")
@@ -129,7 +134,7 @@ impl Avx512 {
     #[inline(always)]
     pub(crate) fn run<T: Task>(self, task: T) -> T::Output {
         #[target_feature(
-            enable = "aes,vaes,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,bmi1,bmi2,movbe"
+            enable = "aes,vaes,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,popcnt,bmi1,bmi2,movbe"
         )]
         fn compiled<T: Task>(engine: Avx512, task: T) -> T::Output {
             task.run(engine)
@@ -139,6 +144,8 @@ impl Avx512 {
     }
 }
 
+// Eight hits at once take a hit for two words, of which the second has the position.
+const _: () = assert!(size_of::<[Hit; 8]>() == 128);
 // Four keys at once take a key for two words without padding, addresses first.
 const _: () = assert!(size_of::<[Ipv4Key; 4]>() == 64 && size_of::<[Wanted<u64>; 4]>() == 64);
 
@@ -186,6 +193,32 @@ impl Avx512 {
     }
 }
 
+impl Avx512 {
+    /// Which of eight were not found, a bit for each.
+    #[inline(always)]
+    fn missed_of_eight(&self, hits: &[Hit; 8]) -> u8 {
+        let hits: *const __m512i = hits.as_ptr().cast();
+        // SAFETY: `self` exists; loads are of the halves of an array of 128 bytes.
+        unsafe {
+            let second_words = _mm512_set_epi64(15, 13, 11, 9, 7, 5, 3, 1);
+            let (first, last) = (_mm512_loadu_si512(hits), _mm512_loadu_si512(hits.add(1)));
+            let positions = _mm512_permutex2var_epi64(first, second_words, last);
+            // The last bit of a position is set.
+            _mm512_testn_epi64_mask(positions, _mm512_set1_epi64(1))
+        }
+    }
+}
+
+/// The numbers from 0 to 63.
+static COUNTED: [u8; 64] = {
+    let mut numbers = [0; 64];
+    let mut at = 0;
+    while at < numbers.len() {
+        numbers[at] = at as u8;
+        at += 1;
+    }
+    numbers
+};
 /// For each byte of a vector, which byte of a line goes there: what is compared of each slot has a lane of its own.
 static LANES: [u8; 64] = {
     let mut lanes = [0; 64];
@@ -262,5 +295,30 @@ impl Engine for Avx512 {
         // SAFETY: so it is in the table.
         unsafe { std::hint::assert_unchecked(usize::from(found.start) <= 2 * ENTRY4) };
         found
+    }
+
+    #[inline(always)]
+    fn missed(&self, hits: &[Hit], list: &mut [u8; BURST]) -> usize {
+        let mut count = 0;
+        let parts = hits[..hits.len().min(BURST)].chunks(64);
+        for (part, hits) in parts.enumerate() {
+            let (eights, rest) = hits.as_chunks::<8>();
+            let mut missed = 0;
+            for (at, hits) in eights.iter().enumerate() {
+                missed |= u64::from(self.missed_of_eight(hits)) << (8 * at);
+            }
+            for (at, hit) in rest.iter().enumerate() {
+                missed |= u64::from(!hit.is_found()) << (8 * eights.len() + at);
+            }
+            // SAFETY: `self` exists; behind 64 positions for each part before there is room for 64.
+            unsafe {
+                let first = _mm512_set1_epi8((64 * part) as i8);
+                let all = _mm512_add_epi8(_mm512_loadu_si512(COUNTED.as_ptr().cast()), first);
+                let those = _mm512_maskz_compress_epi8(missed, all);
+                _mm512_storeu_si512(list[count..].as_mut_ptr().cast(), those);
+            }
+            count += missed.count_ones() as usize;
+        }
+        count
     }
 }
