@@ -9,8 +9,8 @@ use crate::key::FlowKey;
 use crate::probe::Hashes;
 use crate::table::FlowTable;
 
-/// The table grows when more than this share of its slots is in use: 28.4 bytes per IPv4 entry.
-pub(crate) const COMFORTABLE: (usize, usize) = (12, 16);
+/// The table grows when more than this share of its slots is in use: 27.3 bytes per IPv4 entry.
+pub(crate) const COMFORTABLE: (usize, usize) = (25, 32);
 /// Buckets that a search for a free slot may visit, at most and at least. Every search that fails at the bound
 /// halves the effort and every one that succeeds doubles it, so that refusing a flood of new connections is cheap.
 pub(crate) const SEARCH: usize = 512;

@@ -107,12 +107,12 @@ fn memory_never_exceeds_the_bound_and_a_full_table_keeps_what_it_has() {
         too_many,
         ConfigError::ExpectedEntriesTooMany {
             given: 40_000,
-            most: 36_864
+            most: 38_400
         }
     );
     assert_eq!(
         too_many.to_string(),
-        "expected_entries is 40000, but memory_limit has room for 36864"
+        "expected_entries is 40000, but memory_limit has room for 38400"
     );
 
     let before = resident();

@@ -41,14 +41,16 @@ pub const MEMORY_LIMIT: usize = 860 << 20;
 /// Connections of the largest rows.
 pub const LARGE: u32 = 30_000_000;
 
-/// Memory of this process that is backed by pages, in bytes.
+/// Memory of this process that is backed by pages, in bytes: its resident set, and the huge pages that Linux does not count there.
 pub fn resident_bytes() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split_whitespace().nth(1);
-    pages
-        .and_then(|pages| pages.parse::<usize>().ok())
-        .unwrap_or(0)
-        * 4096
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let kilobytes = |name: &str| -> usize {
+        let value = status.lines().find_map(|line| line.strip_prefix(name));
+        let number = value.and_then(|value| value.trim().strip_suffix(" kB"));
+        let number = number.and_then(|number| number.parse().ok());
+        number.unwrap_or_else(|| panic!("Linux tells {name}"))
+    };
+    (kilobytes("VmRSS:") + kilobytes("HugetlbPages:")) * 1024
 }
 
 /// Binds this thread to a core.

@@ -58,11 +58,10 @@ fn measure_size(
     results: &mut Results,
 ) {
     let mut load = Load::new(&bench.pool);
-    let before = resident_bytes();
     let mut subject = Subject::new(bench, MEMORY_LIMIT);
     subject.open(&mut load, 0, flows.max(BURST as u32));
     subject.live(&mut load, flows.max(BURST as u32));
-    let resident = resident_bytes() - before;
+    let resident = resident_bytes();
     let mut peer = (flows >= 512_000).then(|| peer(bench, &mut load, flows));
     let (mut whole, mut forwarded) = (Vec::new(), Vec::new());
     let (mut with_peer, mut with_spared) = (Vec::new(), Vec::new());
