@@ -284,10 +284,12 @@ mod tests {
         // Another bucket's number and whatever lies there say nothing.
         let missed = Hit::new(!0, Match { mark: 0, start: 0 }, Said { word: 1, low: 1 });
         let mut random = 1u64;
-        for (count, one_in) in (0..=BURST).zip([1, 2, 4, 1000].into_iter().cycle()) {
+        // Of 1024 as many are missed: none, some, all.
+        let shares = [0, 1, 256, 512, 1024];
+        for (count, share) in (0..=BURST).flat_map(|count| shares.map(|share| (count, share))) {
             let hits: Vec<Hit> = std::iter::repeat_with(|| {
                 random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-                if random >> 33 & 1023 < 1024 / one_in {
+                if random >> 33 & 1023 < share {
                     missed
                 } else {
                     found
@@ -304,7 +306,7 @@ mod tests {
             assert_eq!(
                 list[..listed],
                 expected,
-                "{count} hits, one in {one_in} missed"
+                "{count} hits, {share} of 1024 missed"
             );
         }
     }

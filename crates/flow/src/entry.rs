@@ -51,7 +51,7 @@ impl Position {
         Self(NonZeroU32::new(number).expect("the last bit is set"))
     }
 
-    /// That of a number whose last bit is set, as all of them have it.
+    /// That of a number, if it is a position's: the last bit of each is set.
     #[inline(always)]
     fn of_odd(number: u32) -> Option<Self> {
         NonZeroU32::new(number)
@@ -70,6 +70,7 @@ impl Position {
     #[cfg(feature = "substitute")]
     #[inline(always)]
     pub fn of_number(number: NonZeroU32) -> Self {
+        debug_assert!(number.get() & 1 == 1, "the last bit of a position is set");
         Self(number)
     }
 
@@ -164,6 +165,7 @@ impl Found {
 /// What came of the look-up of a key of a burst: [`Found`], or nothing. Both are written by the same instructions, as which
 /// it is may be a coin toss. Two words, so that several can be compared at once.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub struct Hit {
     /// What [`Said::word`] is.
     word: u64,
@@ -177,6 +179,8 @@ pub struct Hit {
 }
 
 const LOW_SHIFT: u32 = 32;
+// Engines that look at several hits at once know where the position lies.
+const _: () = assert!(std::mem::offset_of!(Hit, rest) == 8 && size_of::<Hit>() == 16);
 
 impl Hit {
     /// Nothing was found.

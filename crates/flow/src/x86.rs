@@ -118,6 +118,7 @@ impl Avx512 {
     /// The engine for `key`, or nothing where the instructions are missing.
     pub(crate) fn detect(key: [u8; 16]) -> Option<Self> {
         let has = std::is_x86_feature_detected!("vaes")
+            && std::is_x86_feature_detected!("avx512f")
             && std::is_x86_feature_detected!("avx512dq")
             && std::is_x86_feature_detected!("avx512bw")
             && std::is_x86_feature_detected!("avx512vbmi")
@@ -144,8 +145,10 @@ impl Avx512 {
     }
 }
 
-// Eight hits at once take a hit for two words, of which the second has the position.
-const _: () = assert!(size_of::<[Hit; 8]>() == 128);
+// Positions of missed keys are stored 64 at a time: the last part of a burst has room for as many.
+const _: () = assert!(BURST.is_multiple_of(64) && BURST <= 256);
+// A vector that is compared has the addresses first.
+const _: () = assert!(std::mem::offset_of!(Wanted<u64>, head) == 8);
 // Four keys at once take a key for two words without padding, addresses first.
 const _: () = assert!(size_of::<[Ipv4Key; 4]>() == 64 && size_of::<[Wanted<u64>; 4]>() == 64);
 
@@ -231,7 +234,8 @@ static LANES: [u8; 64] = {
 };
 /// Which bits are compared there, addresses and head of each slot. Nothing is in the last lane, whose halves are always equal therefore.
 static COMPARED: [u64; 8] = [!0, MATCH_MASK, !0, MATCH_MASK, !0, MATCH_MASK, 0, 0];
-/// What comes of a comparison, by which halves of lanes are equal. A constant, to be near to the code that reads it.
+/// What comes of a comparison, by which halves of lanes are equal. The last two always are. (A constant: of a static every read in a loop began with
+/// a load of its address.)
 const MATCHES: &[Match; 256] = &{
     let none = Match { mark: 0, start: 0 };
     let mut matches = [none; 256];
@@ -292,7 +296,7 @@ impl Engine for Avx512 {
             _mm512_testn_epi64_mask(differing, compared)
         };
         let found = MATCHES[usize::from(halves)];
-        // SAFETY: so it is in the table.
+        // SAFETY: every start in the table is 0 or that of one of three entries, the last of which is 2 * ENTRY4.
         unsafe { std::hint::assert_unchecked(usize::from(found.start) <= 2 * ENTRY4) };
         found
     }
@@ -310,7 +314,8 @@ impl Engine for Avx512 {
             for (at, hit) in rest.iter().enumerate() {
                 missed |= u64::from(!hit.is_found()) << (8 * eights.len() + at);
             }
-            // SAFETY: `self` exists; behind 64 positions for each part before there is room for 64.
+            // SAFETY: `self` exists; `count` is 64 * `part` at most, as each part before has added 64 at most, and 64 * `part` + 64
+            // is BURST at most.
             unsafe {
                 let first = _mm512_set1_epi8((64 * part) as i8);
                 let all = _mm512_add_epi8(_mm512_loadu_si512(COUNTED.as_ptr().cast()), first);
