@@ -14,6 +14,7 @@ $(TOOLS)/cargo-fuzz:
 
 .PHONY: fuzz
 fuzz: dependencies $(TOOLS)/cargo-fuzz ## fuzz every codec and the pipeline for FUZZ_SECONDS each (FUZZ_SANITIZER=address: slower, and sees what unsafe code does)
+	@[ -n "$(FUZZ_CAPTURES)" ] || echo "fuzz: no captures in SWITCHBOARD_DATA: frames that our writers make are the only seeds"
 	cargo run --quiet --locked -p switchboard-wire --example fuzz_seeds -- fuzz/work $(FUZZ_CAPTURES)
 	cargo run --quiet --locked -p switchboard-forwarder --example pipeline_seeds -- fuzz/work $(FUZZ_CAPTURES)
 	cd fuzz && CARGO_TARGET_DIR=$(ROOT)/fuzz/target $(FUZZ_COMPILER) cargo fuzz build --sanitizer $(FUZZ_SANITIZER)

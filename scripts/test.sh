@@ -38,7 +38,7 @@ rust() {
   # Cargo ends with the targets that failed, one a line: `-p PACKAGE --test NAME`.
   failed=$(sed -nE 's/^ *`(-p [^`]+)`$/\1/p' "$report")
   rm -f "$report"
-  if [ -z "$failed" ] || grep -qvE -- '--test (dealing|devices|steering|ports|workers|vhost_user|round_trip)$' <<<"$failed"; then
+  if [ -z "$failed" ] || grep -qvE -- '--test (dealing|devices|taps|steering|ports|workers|vhost_user|round_trip)$' <<<"$failed"; then
     return 1
   fi
   while read -r target; do

@@ -2,7 +2,7 @@
 //!
 //! An entry lies in its second bucket where its first was full when it came, or when it made room for another one. Splits and entries that
 //! go make room in first buckets, and nobody who looks from there knows whose they are: of a table that has grown, four entries in ten are
-//! in their second bucket, where only another line from memory finds them. This walk leaves fewer than three (docs/adr/0061).
+//! in their second bucket, where only another line from memory finds them. This walk leaves two and a half to three (docs/adr/0061).
 
 use crate::bucket::Bucket;
 use crate::engine::{Engine, Task};

@@ -1,5 +1,5 @@
-//! Seeds for fuzzing the pipeline: for every rule set of its corpus frames that pass, and packets of captures at edges and
-//! in tunnels.
+//! Seeds for fuzzing the pipeline, and several workers that hand frames over: for every rule set of the corpus frames that pass, and packets of
+//! captures at edges and in tunnels.
 //!
 //! ```text
 //! pipeline_seeds DIRECTORY_OF_CORPORA [DIRECTORY_OF_CAPTURES]
@@ -272,6 +272,23 @@ fn write(directory: &Path, name: &str, site: &Site, steps: &[Vec<u8>]) -> io::Re
     fs::write(directory.join(name), parts.concat())
 }
 
+/// The same frames for several workers (`home_checks`): whose turn it is, how many are of a burst and how they are cut, their number says.
+fn write_homes(corpora: &Path, name: &str, site: &Site, steps: &[Vec<u8>]) -> io::Result<()> {
+    let directory = corpora.join("forwarder_homes");
+    fs::create_dir_all(&directory)?;
+    let arrival = |(number, step): (usize, &Vec<u8>)| {
+        let [port, frame @ ..] = &step[..] else {
+            return Vec::new();
+        };
+        [&[port >> 1, number as u8], frame].concat()
+    };
+    let arrivals: Vec<_> = steps.iter().enumerate().map(arrival).collect();
+    fs::write(
+        directory.join(name),
+        [&site.head[..], &arrivals.concat()].concat(),
+    )
+}
+
 /// Some arrivals of segments; and one over and over whose neighbours do not answer, so that some find no place to wait.
 fn write_cut(directory: &Path, name: &str, site: &Site, steps: &[Vec<u8>]) -> io::Result<()> {
     let cut = |step: &Vec<u8>| [segments_step(SEGMENT), step.clone()].concat();
@@ -324,7 +341,7 @@ fn main() -> io::Result<()> {
                 )?;
             }
             if let Some(captures) = arguments.get(1) {
-                from_captures(captures, &directory, &site)?;
+                from_captures(captures, corpora, &site)?;
             }
         }
     }
@@ -332,7 +349,7 @@ fn main() -> io::Result<()> {
 }
 
 /// Packets of every capture, at an edge and in a tunnel.
-fn from_captures(captures: &Path, directory: &Path, site: &Site) -> io::Result<()> {
+fn from_captures(captures: &Path, corpora: &Path, site: &Site) -> io::Result<()> {
     let mut pending = vec![captures.to_path_buf()];
     while let Some(path) = pending.pop() {
         if path.is_dir() {
@@ -372,7 +389,8 @@ fn from_captures(captures: &Path, directory: &Path, site: &Site) -> io::Result<(
             site.head[1],
             name.unwrap_or_default()
         );
-        write(directory, &name, site, &steps)?;
+        write(&corpora.join("forwarder_pipeline"), &name, site, &steps)?;
+        write_homes(corpora, &name, site, &steps)?;
     }
     Ok(())
 }

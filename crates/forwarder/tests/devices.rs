@@ -7,9 +7,8 @@ mod hosts;
 mod needs;
 
 use contracts::forwarder as contract;
-use contracts::forwarder::local_target::Target;
 use contracts::forwarder::port::Device;
-use hosts::{Bench, CHAIN, EGRESS, edge, end, ip, lacks_root, port};
+use hosts::{Bench, ip, lacks_root, port, straight};
 use prost::Message;
 use std::path::Path;
 use std::thread;
@@ -22,37 +21,14 @@ fn rules(directory: &Path) -> contract::RuleSet {
         port(name, Device::Devargs(devargs))
     };
     let no_socket = directory.join("rules").to_string_lossy().into_owned();
-    contract::RuleSet {
-        generation: 1,
-        site: "s".into(),
-        forwarder: "f".into(),
-        ports: vec![
-            by_devargs(0, "office"),
-            by_devargs(1, "server"),
-            port("bogus", Device::Devargs("net_bogus0".into())),
-            port("nowhere", Device::AfXdp("nowhere0".into())),
-            port("file", Device::VhostUser(no_socket)),
-            port("later", Device::AfPacket("later0".into())),
-        ],
-        edges: vec![
-            edge("office", "10.1.0.1/24", contract::Direction::Forward),
-            edge("server", "203.0.113.1/24", contract::Direction::Reverse),
-        ],
-        paths: vec![contract::ServicePath {
-            chain_label: CHAIN,
-            egress_label: EGRESS,
-            customer: "acme".into(),
-            chain: "web".into(),
-            vnf_count: 0,
-            stages: vec![contract::Stage {
-                number: 1,
-                upstream: end(Target::Edge("office".into())),
-                downstream: end(Target::Edge("server".into())),
-            }],
-            ..Default::default()
-        }],
-        ..Default::default()
-    }
+    straight(vec![
+        by_devargs(0, "office"),
+        by_devargs(1, "server"),
+        port("bogus", Device::Devargs("net_bogus0".into())),
+        port("nowhere", Device::AfXdp("nowhere0".into())),
+        port("file", Device::VhostUser(no_socket)),
+        port("later", Device::AfPacket("later0".into())),
+    ])
 }
 
 #[test]

@@ -43,8 +43,28 @@ fn targets(layer: &str) -> &'static [&'static str] {
     }
 }
 
+/// What comes before a frame in the inputs of targets that read more than frames: the size of segments; and what the kernel says of a frame, nothing
+/// and that it is TCP over IPv4 to be cut (`virtio_net_hdr`), without a tag.
+const BEFORE_FRAMES: [(&str, &[u8]); 3] = [
+    ("wire_segments", &[0, 200]),
+    ("packet_socket_offload", &[0; 15]),
+    (
+        "packet_socket_offload",
+        &[0, 0, 0, 0, 0, 1, 1, 54, 0, 200, 0, 34, 0, 16, 0],
+    ),
+];
+
 fn write_seeds(capture: &Capture, corpora: &Path) -> io::Result<()> {
     for packet in capture.packets.iter().take(PACKETS) {
+        for (number, (target, before)) in BEFORE_FRAMES.iter().enumerate() {
+            let frame = &packet[..packet.len().min(LENGTH)];
+            let mut hasher = DefaultHasher::new();
+            frame.hash(&mut hasher);
+            let directory = corpora.join(target);
+            fs::create_dir_all(&directory)?;
+            let name = format!("{:016x}-{number}", hasher.finish());
+            fs::write(directory.join(name), [before, frame].concat())?;
+        }
         for (layer, bytes) in Layers::of(capture.link, packet).found {
             let bytes = &bytes[..bytes.len().min(LENGTH)];
             let mut hasher = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! ARP for IPv4 over Ethernet (RFC 826).
+//! ARP for IPv4 over Ethernet (RFC 826, "Packet format").
 //!
 //! ```text
 //!  0        2        4    5    6           8            14          18           24

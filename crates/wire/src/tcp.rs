@@ -1,4 +1,4 @@
-//! TCP (RFC 9293): ports, flags, and clamping of the maximum segment size.
+//! TCP (RFC 9293, section 3.1): ports, flags, and clamping of the maximum segment size (sections 3.2 and 3.7.1).
 //!
 //! ```text
 //!  0             2             4                 8                 12   13      14       16         18       20

@@ -199,6 +199,10 @@ fn compare(name: &str, packets: Vec<Vec<u8>>, flawless: bool) -> Option<usize> {
         }
         let Fields(ours) = Fields::of(capture.link, frame);
         for name in NAMES {
+            // tshark tells them of only some of the packets that errors quote.
+            if matches!(*name, "tcp.seq_raw" | "tcp.ack_raw") && quotes(&ours) {
+                continue;
+            }
             assert_eq!(ours.get(name), theirs.get(name), "{name} of {}", what());
             compared += ours.get(name).map_or(0, Vec::len);
         }

@@ -131,6 +131,7 @@ impl Bench {
             .collect()
     }
 
+    #[allow(dead_code, reason = "not every test looks at it")]
     pub fn status(&self) -> contract::Status {
         let bytes = std::fs::read(self.directory.join("status")).unwrap();
         contract::Status::decode(bytes.as_slice()).unwrap()
@@ -196,6 +197,35 @@ pub fn end(target: Target) -> Option<contract::StageEnd> {
         }],
         remote: vec![],
     })
+}
+
+/// A chain without VNFs between the edges behind two ports, `office` and `server`.
+#[allow(dead_code, reason = "not every test has one")]
+pub fn straight(ports: Vec<contract::Port>) -> contract::RuleSet {
+    contract::RuleSet {
+        generation: 1,
+        site: "s".into(),
+        forwarder: "f".into(),
+        ports,
+        edges: vec![
+            edge("office", "10.1.0.1/24", contract::Direction::Forward),
+            edge("server", "203.0.113.1/24", contract::Direction::Reverse),
+        ],
+        paths: vec![contract::ServicePath {
+            chain_label: CHAIN,
+            egress_label: EGRESS,
+            customer: "acme".into(),
+            chain: "web".into(),
+            vnf_count: 0,
+            stages: vec![contract::Stage {
+                number: 1,
+                upstream: end(Target::Edge("office".into())),
+                downstream: end(Target::Edge("server".into())),
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    }
 }
 
 /// What a test lacks that makes network namespaces.

@@ -1,4 +1,5 @@
-//! What the codecs read of a frame, under the names that tshark gives to the same fields.
+//! What the codecs read of a frame, under the names that tshark gives to the same fields; and what they write and need not read, by its place in the
+//! header.
 
 use super::layers::{Layers, label_stack};
 use std::collections::BTreeMap;
@@ -15,20 +16,28 @@ pub const NAMES: &[&str] = &[
     "arp.src.proto_ipv4",
     "eth.dst",
     "eth.src",
-    "ieee8021ad.dei",
-    "ieee8021ad.id",
-    "ieee8021ad.priority",
+    "eth.type",
+    "icmp.checksum",
     "icmp.code",
     "icmp.ident",
     "icmp.mtu",
     "icmp.type",
+    "icmpv6.checksum",
     "icmpv6.code",
     "icmpv6.echo.identifier",
     "icmpv6.mtu",
+    "icmpv6.nd.na.flag.o",
+    "icmpv6.nd.na.flag.r",
+    "icmpv6.nd.na.flag.s",
     "icmpv6.nd.na.target_address",
     "icmpv6.nd.ns.target_address",
     "icmpv6.opt.linkaddr",
     "icmpv6.type",
+    "ieee8021ad.dei",
+    "ieee8021ad.id",
+    "ieee8021ad.priority",
+    "ip.checksum",
+    "ip.dsfield",
     "ip.dst",
     "ip.flags.df",
     "ip.flags.mf",
@@ -40,34 +49,52 @@ pub const NAMES: &[&str] = &[
     "ip.src",
     "ip.ttl",
     "ipv6.dst",
+    "ipv6.flow",
     "ipv6.fraghdr.ident",
     "ipv6.fraghdr.more",
     "ipv6.fraghdr.offset",
     "ipv6.hlim",
+    "ipv6.nxt",
     "ipv6.plen",
     "ipv6.src",
+    "ipv6.tclass",
     "mpls.bottom",
     "mpls.exp",
     "mpls.label",
     "mpls.ttl",
+    "nsh.CBit",
     "nsh.Obit",
+    "nsh.contextheader",
     "nsh.length",
     "nsh.mdtype",
     "nsh.nextproto",
     "nsh.si",
     "nsh.spi",
     "nsh.ttl",
+    "nsh.version",
+    "tcp.ack_raw",
+    "tcp.checksum",
     "tcp.dstport",
     "tcp.flags",
     "tcp.hdr_len",
     "tcp.options.mss_val",
+    "tcp.seq_raw",
     "tcp.srcport",
+    "tcp.urgent_pointer",
+    "tcp.window_size_value",
+    "udp.checksum",
     "udp.dstport",
     "udp.length",
     "udp.srcport",
     "vlan.dei",
     "vlan.id",
     "vlan.priority",
+    "vxlan.flags",
+    "vxlan.i_bit",
+    "vxlan.next_proto",
+    "vxlan.o_bit",
+    "vxlan.p_bit",
+    "vxlan.ver",
     "vxlan.vni",
 ];
 
@@ -95,13 +122,11 @@ impl Fields {
                 "ethernet" => self.ethernet(bytes),
                 "arp" => self.arp(bytes),
                 "mpls" => self.mpls(bytes),
-                "vxlan" => self.put("vxlan.vni", vxlan::parse(bytes).unwrap()),
-                "vxlan_gpe" => {
-                    self.put(
-                        "vxlan.vni",
-                        vxlan_gpe::Header::parse(bytes).unwrap().network,
-                    );
+                "vxlan" => {
+                    self.put("vxlan.vni", vxlan::parse(bytes).unwrap());
+                    self.put("vxlan.flags", short(bytes, 0));
                 }
+                "vxlan_gpe" => self.vxlan_gpe(bytes),
                 "nsh" => self.nsh(bytes),
                 "tcp" => self.tcp(bytes),
                 "udp" => self.udp(bytes),
@@ -113,10 +138,25 @@ impl Fields {
         }
     }
 
+    fn vxlan_gpe(&mut self, bytes: &[u8]) {
+        let header = vxlan_gpe::Header::parse(bytes).unwrap();
+        self.put("vxlan.vni", header.network);
+        self.put("vxlan.flags", bytes[0]);
+        self.put("vxlan.ver", bytes[0] >> 4 & 3);
+        self.put("vxlan.i_bit", bytes[0] >> 3 & 1);
+        self.put("vxlan.p_bit", bytes[0] >> 2 & 1);
+        self.put("vxlan.o_bit", bytes[0] & 1);
+        self.put("vxlan.next_proto", bytes[3]);
+    }
+
     fn ethernet(&mut self, bytes: &[u8]) {
         let header = ethernet::Header::parse(bytes).unwrap();
         self.put("eth.dst", header.destination);
         self.put("eth.src", header.source);
+        // What is less is a length (IEEE 802.3).
+        if short(bytes, 12) >= 0x600 {
+            self.put("eth.type", short(bytes, 12));
+        }
         for at in (14..header.length).step_by(vlan::TAG_LENGTH) {
             let (tag, _) = vlan::Tag::parse(&bytes[at..]).unwrap();
             let names = if bytes[at - 2..at] == vlan::PROVIDER.to_be_bytes() {
@@ -157,6 +197,16 @@ impl Fields {
         self.put("nsh.nextproto", header.next as u8);
         self.put("nsh.spi", header.path);
         self.put("nsh.si", header.index);
+        self.put("nsh.version", bytes[0] >> 6);
+        self.put("nsh.CBit", bytes[0] >> 4 & 1);
+        if header.metadata as u8 == 1 {
+            for context in bytes[8..24].as_chunks::<4>().0 {
+                self.put(
+                    "nsh.contextheader",
+                    format!("{:08x}", u32::from_be_bytes(*context)),
+                );
+            }
+        }
     }
 
     fn ipv4(&mut self, bytes: &[u8]) {
@@ -170,6 +220,8 @@ impl Fields {
         self.put("ip.id", header.identification);
         self.put("ip.flags.df", u8::from(header.dont_fragment));
         self.put("ip.flags.mf", u8::from(header.more_fragments));
+        self.put("ip.dsfield", bytes[1]);
+        self.put("ip.checksum", short(bytes, 10));
         // tshark shows offsets as they are sent, in units of 8 bytes.
         self.put("ip.frag_offset", header.fragment_offset / 8);
     }
@@ -179,6 +231,9 @@ impl Fields {
         self.put("ipv6.src", std::net::Ipv6Addr::from(header.source));
         self.put("ipv6.dst", std::net::Ipv6Addr::from(header.destination));
         self.put("ipv6.hlim", header.hop_limit);
+        self.put("ipv6.tclass", short(bytes, 0) >> 4 & 0xff);
+        self.put("ipv6.flow", word(bytes, 0) & 0xf_ffff);
+        self.put("ipv6.nxt", bytes[6]);
         self.put("ipv6.plen", header.total_length - ipv6::HEADER_LENGTH);
         if let Some(fragment) = header.fragment {
             self.put("ipv6.fraghdr.offset", fragment.offset / 8);
@@ -194,6 +249,11 @@ impl Fields {
         self.put("tcp.dstport", header.destination_port);
         self.put("tcp.flags", header.flags);
         self.put("tcp.hdr_len", header.header_length);
+        self.put("tcp.seq_raw", word(bytes, 4));
+        self.put("tcp.ack_raw", word(bytes, 8));
+        self.put("tcp.window_size_value", short(bytes, 14));
+        self.put("tcp.checksum", short(bytes, 16));
+        self.put("tcp.urgent_pointer", short(bytes, 18));
         if let Some(size) = tcp::maximum_segment_size(bytes) {
             self.put("tcp.options.mss_val", size);
         }
@@ -204,17 +264,19 @@ impl Fields {
         self.put("udp.srcport", header.source_port);
         self.put("udp.dstport", header.destination_port);
         self.put("udp.length", header.length);
+        self.put("udp.checksum", short(bytes, 6));
     }
 
     fn icmp(&mut self, bytes: &[u8]) {
         let message = Message::parse(false, bytes).unwrap();
         self.put("icmp.type", message.kind);
         self.put("icmp.code", message.code);
+        self.put("icmp.checksum", short(bytes, 2));
         if let Some(identifier) = message.echo_identifier {
             self.put("icmp.ident", identifier);
         }
         if (message.kind, message.code) == (3, 4) {
-            self.put("icmp.mtu", u16::from_be_bytes([bytes[6], bytes[7]]));
+            self.put("icmp.mtu", short(bytes, 6));
         }
         self.quoted(message, false, bytes);
     }
@@ -223,12 +285,12 @@ impl Fields {
         let message = Message::parse(true, bytes).unwrap();
         self.put("icmpv6.type", message.kind);
         self.put("icmpv6.code", message.code);
+        self.put("icmpv6.checksum", short(bytes, 2));
         if let Some(identifier) = message.echo_identifier {
             self.put("icmpv6.echo.identifier", identifier);
         }
         if message.kind == 2 {
-            let mtu = bytes[4..8].try_into().unwrap();
-            self.put("icmpv6.mtu", u32::from_be_bytes(mtu));
+            self.put("icmpv6.mtu", word(bytes, 4));
         }
         if let Some(neighbour) = Neighbour::check(&header, bytes).unwrap() {
             let name = if neighbour.solicitation {
@@ -237,6 +299,11 @@ impl Fields {
                 "icmpv6.nd.na.target_address"
             };
             self.put(name, std::net::Ipv6Addr::from(neighbour.target));
+            if !neighbour.solicitation {
+                self.put("icmpv6.nd.na.flag.r", bytes[4] >> 7);
+                self.put("icmpv6.nd.na.flag.s", bytes[4] >> 6 & 1);
+                self.put("icmpv6.nd.na.flag.o", bytes[4] >> 5 & 1);
+            }
             if let Some(mac) = neighbour.mac {
                 self.put("icmpv6.opt.linkaddr", mac);
             }
@@ -253,4 +320,12 @@ impl Fields {
             self.read(&Layers::of(super::capture::RAW_IP, quote));
         }
     }
+}
+
+fn short(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from(short(bytes, at)) << 16 | u32::from(short(bytes, at + 2))
 }
