@@ -88,7 +88,7 @@ impl Bench {
             "--status",
             &status,
             "--flow-memory-mb",
-            "8",
+            "16",
         ];
         self.start(
             "forwarder",
