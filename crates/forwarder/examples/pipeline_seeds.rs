@@ -321,24 +321,16 @@ fn main() -> io::Result<()> {
             };
             for (index, packet) in packets().iter().enumerate() {
                 let mut steps = site.arrivals(packet);
+                let name = format!("{platform}-{number}-{index}");
+                write_homes(corpora, &format!("made-{name}"), &site, &steps)?;
                 if Segments::of_packet(packet, SEGMENT).is_some_and(|segments| segments.count() > 1)
                 {
-                    write_cut(
-                        &directory,
-                        &format!("{platform}-{number}-{index}"),
-                        &site,
-                        &steps,
-                    )?;
+                    write_cut(&directory, &name, &site, &steps)?;
                 }
                 // Some seconds, other rules, and once more, watched.
                 let (change, watch) = (0xc0 | (index % 4) as u8, watch_step(index as u8 / 4 % 4));
                 steps.extend([vec![0x84], vec![change], watch, steps.concat()]);
-                write(
-                    &directory,
-                    &format!("made-{platform}-{number}-{index}"),
-                    &site,
-                    &steps,
-                )?;
+                write(&directory, &format!("made-{name}"), &site, &steps)?;
             }
             if let Some(captures) = arguments.get(1) {
                 from_captures(captures, corpora, &site)?;

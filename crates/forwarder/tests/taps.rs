@@ -103,17 +103,7 @@ fn a_tap_carries_unfilled_checksums_and_large_packets_both_ways() {
     );
     let (sent, received) = (carry(&host, &ours), carry(&ours, &host));
     ip(&["-n", &forwarder, "link", "set", "office", "up"]);
-    ip(&["-n", &office, "link", "set", "eth0", "up"]);
-    ip(&[
-        "-n",
-        &office,
-        "address",
-        "add",
-        "10.1.0.2/24",
-        "dev",
-        "eth0",
-    ]);
-    ip(&["-n", &office, "route", "add", "default", "via", "10.1.0.1"]);
+    bench.address("office", "10.1.0.2/24", "10.1.0.1");
     let rules = straight(vec![
         port("office", Device::AfPacket("office".into())),
         port("server", Device::AfPacket("server".into())),

@@ -54,33 +54,29 @@ const BEFORE_FRAMES: [(&str, &[u8]); 3] = [
     ),
 ];
 
+/// Writes a seed of a target: what comes before the bytes of a packet, and these.
+fn write_seed(corpora: &Path, target: &str, before: &[u8], bytes: &[u8]) -> io::Result<()> {
+    let seed = [before, bytes].concat();
+    let mut hasher = DefaultHasher::new();
+    seed.hash(&mut hasher);
+    let directory = corpora.join(target);
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join(format!("{:016x}", hasher.finish())), seed)
+}
+
 fn write_seeds(capture: &Capture, corpora: &Path) -> io::Result<()> {
     for packet in capture.packets.iter().take(PACKETS) {
-        for (number, (target, before)) in BEFORE_FRAMES.iter().enumerate() {
+        for (target, before) in BEFORE_FRAMES {
             let frame = &packet[..packet.len().min(LENGTH)];
-            let mut hasher = DefaultHasher::new();
-            frame.hash(&mut hasher);
-            let directory = corpora.join(target);
-            fs::create_dir_all(&directory)?;
-            let name = format!("{:016x}-{number}", hasher.finish());
-            fs::write(directory.join(name), [before, frame].concat())?;
+            write_seed(corpora, target, before, frame)?;
         }
         for (layer, bytes) in Layers::of(capture.link, packet).found {
             let bytes = &bytes[..bytes.len().min(LENGTH)];
-            let mut hasher = DefaultHasher::new();
-            bytes.hash(&mut hasher);
             for target in targets(layer) {
-                let directory = corpora.join(target);
-                fs::create_dir_all(&directory)?;
-                fs::write(directory.join(format!("{:016x}", hasher.finish())), bytes)?;
+                write_seed(corpora, target, &[], bytes)?;
             }
             if layer == "ethernet" && bytes.len() > 18 && bytes[12] == 0x81 {
-                let directory = corpora.join("wire_vlan");
-                fs::create_dir_all(&directory)?;
-                fs::write(
-                    directory.join(format!("{:016x}", hasher.finish())),
-                    &bytes[14..18],
-                )?;
+                write_seed(corpora, "wire_vlan", &[], &bytes[14..18])?;
             }
         }
     }

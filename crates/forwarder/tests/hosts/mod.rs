@@ -46,6 +46,12 @@ impl Bench {
         ];
         ip(&veth);
         ip(&["-n", &forwarder, "link", "set", name, "up"]);
+        self.address(name, address, gateway);
+    }
+
+    /// Sets a host's interface up.
+    pub fn address(&self, name: &str, address: &str, gateway: &str) {
+        let host = self.namespace(name);
         ip(&["-n", &host, "link", "set", "eth0", "up"]);
         ip(&["-n", &host, "address", "add", address, "dev", "eth0"]);
         ip(&["-n", &host, "route", "add", "default", "via", gateway]);
