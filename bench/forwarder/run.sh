@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the forwarder's benchmark in namespaces of its own: whatever it starts, mounts or connects ends with it, also when
-# it is interrupted. Only the number of 2 MB pages is the machine's; pages.sh puts it back, and lets one benchmark run at a time.
+# it is interrupted. Only the number of 2 MB pages is the machine's; pages.sh puts it back, and lets one benchmark run at a time,
+# by the lock of a file in /run that stays, empty.
 set -euo pipefail
 
 if [ "$(id -u)" -ne 0 ]; then

@@ -1,7 +1,7 @@
 //! Ports: devices that receive and send.
 
 use crate::mbuf::{Mbuf, Pool, RawMbuf};
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
 use std::ptr::{self, NonNull};
 
@@ -30,6 +30,7 @@ unsafe extern "C" {
     fn sb_port_missed(port: u16) -> u64;
     fn sb_port_carrier(port: u16) -> c_int;
     fn sb_port_mac(port: u16, mac: *mut u8) -> c_int;
+    fn sb_port_driver(port: u16) -> *const c_char;
     fn sb_receive(port: u16, queue: u16, mbufs: *mut *mut RawMbuf, count: u16) -> u16;
     fn sb_send(port: u16, queue: u16, mbufs: *mut *mut RawMbuf, count: u16) -> u16;
 }
@@ -154,6 +155,18 @@ impl Port {
     /// The device's Ethernet address.
     pub fn mac(&self) -> [u8; 6] {
         self.mac
+    }
+
+    /// The name of the device's driver, such as `net_tap`; empty where it has none.
+    pub fn driver(&self) -> &str {
+        // SAFETY: the port is open.
+        let name = unsafe { sb_port_driver(self.number) };
+        if name.is_null() {
+            return "";
+        }
+        // SAFETY: a C string that the driver never changes.
+        let name = unsafe { CStr::from_ptr(name) };
+        name.to_str().unwrap_or_default()
     }
 
     /// How a device of several queues spreads packets; nothing where it cannot be told to do it otherwise.

@@ -279,6 +279,12 @@ int sb_port_mac(uint16_t port, uint8_t mac[6]) {
 	return error;
 }
 
+/* The driver's name, which stays where it is; NULL where the device says nothing. */
+const char *sb_port_driver(uint16_t port) {
+	struct rte_eth_dev_info info;
+	return rte_eth_dev_info_get(port, &info) == 0 ? info.driver_name : NULL;
+}
+
 uint16_t sb_receive(uint16_t port, uint16_t queue, struct rte_mbuf **mbufs, uint16_t count) {
 	return rte_eth_rx_burst(port, queue, mbufs, count);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::engine::HashFunction;
+use crate::engine::{HashFunction, Instructions};
 use crate::fetching::Fetching;
 use crate::memory::{Pages, ReserveError};
 use crate::timers::{InvalidTimeout, Timeouts};
@@ -18,6 +18,8 @@ pub struct Config {
     pub hash_key: [u8; 16],
     /// Which hash function.
     pub hash_function: HashFunction,
+    /// How wide look-ups are.
+    pub instructions: Instructions,
     /// How memory is asked for what a burst looks up.
     pub fetching: Fetching,
     /// How long idle entries stay.
@@ -34,6 +36,7 @@ impl Config {
             expected_entries: 0,
             hash_key,
             hash_function: HashFunction::default(),
+            instructions: Instructions::default(),
             fetching: Fetching::default(),
             timeouts: Timeouts::default(),
             pages: Pages::default(),

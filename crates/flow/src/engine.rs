@@ -92,6 +92,19 @@ pub enum HashFunction {
     Portable,
 }
 
+/// The widest instructions of the processor that look-ups may use. Hashes are the same with all of them, and so are tables and
+/// their files; a processor without them uses what it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Instructions {
+    /// As wide as there are: AVX-512.
+    #[default]
+    Widest,
+    /// AVX2: vectors of 32 bytes.
+    Avx2,
+    /// AES and SSE2: vectors of 16 bytes.
+    Aes,
+}
+
 /// The engine picked when the table was made.
 #[derive(Clone, Copy)]
 pub(crate) enum Picked {
@@ -105,17 +118,22 @@ pub(crate) enum Picked {
 }
 
 impl Picked {
-    pub(crate) fn new(key: [u8; 16], function: HashFunction) -> Self {
+    pub(crate) fn new(key: [u8; 16], function: HashFunction, widest: Instructions) -> Self {
         #[cfg(target_arch = "x86_64")]
         if function == HashFunction::Detect {
             let avx512 = || crate::x86::Avx512::detect(key).map(Self::Avx512);
-            let aes = || crate::x86::Aes::detect(key).map(Self::Aes);
             let avx2 = || crate::x86::Avx2::detect(key).map(Self::Avx2);
-            if let Some(picked) = avx512().or_else(avx2).or_else(aes) {
+            let aes = || crate::x86::Aes::detect(key).map(Self::Aes);
+            let picked = match widest {
+                Instructions::Widest => avx512().or_else(avx2).or_else(aes),
+                Instructions::Avx2 => avx2().or_else(aes),
+                Instructions::Aes => aes(),
+            };
+            if let Some(picked) = picked {
                 return picked;
             }
         }
-        let _ = function;
+        let _ = (function, widest);
         Self::Portable(SipHash13::new(key))
     }
 }

@@ -185,7 +185,9 @@ impl Config {
     fn with_family(self, family: u32) -> Result<Self, ReopenError> {
         [HashFunction::Detect, HashFunction::Portable]
             .into_iter()
-            .find(|&function| Picked::new(self.hash_key, function).family() == family)
+            .find(|&function| {
+                Picked::new(self.hash_key, function, self.instructions).family() == family
+            })
             .map(|hash_function| Self {
                 hash_function,
                 ..self
@@ -206,7 +208,7 @@ fn no_room(bytes: usize) -> ReserveError {
 mod tests {
     use super::*;
     use crate::entry::Hops;
-    use crate::{Direction, Ipv4Key, Ipv4Table};
+    use crate::{Direction, Instructions, Ipv4Key, Ipv4Table};
 
     fn key(i: u32) -> Ipv4Key {
         Ipv4Key::new(3, 0x0a00_0000 + i, 0xc0a8_0001, 17, 1000, 443)
@@ -219,6 +221,28 @@ mod tests {
         let file = options.open(&path).expect("there is memory");
         std::fs::remove_file(path).expect("it is there");
         file
+    }
+
+    #[test]
+    fn a_table_written_with_narrower_instructions_is_read_with_wider_ones() {
+        for instructions in [Instructions::Aes, Instructions::Avx2] {
+            let config = Config {
+                instructions,
+                ..Config::new(32 << 20, [3; 16])
+            };
+            let file = file();
+            let mut table = Ipv4Table::create_in(&config, file.try_clone().expect("a descriptor"))
+                .expect("there is memory");
+            for i in 0..60_000 {
+                let _ = table.insert(&key(i), Hops::default(), 0, Direction::Forward, 0);
+            }
+            let entries = table.len();
+            assert!(entries > 59_000 && table.stats().counters.splits > 100);
+            drop(table);
+            let table = Ipv4Table::reopen(file).expect("it is a table");
+            let found = (0..60_000).filter(|&i| table.get(&key(i)).is_some());
+            assert_eq!(found.count(), entries, "{instructions:?}");
+        }
     }
 
     #[test]

@@ -69,7 +69,7 @@ mod x86;
 
 pub use ahead::PagesAhead;
 pub use config::{Config, ConfigError};
-pub use engine::{HashFunction, Processor, Work};
+pub use engine::{HashFunction, Instructions, Processor, Work};
 pub use entry::{FlowEntry, Found, Hit, Hops, Position};
 pub use fetching::{FETCH, Fetching};
 pub use file::ReopenError;

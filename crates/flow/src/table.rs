@@ -264,7 +264,7 @@ impl<K: FlowKey> FlowTable<K> {
             memory,
             shape: Shape::new((Self::buckets_for(config.expected_entries) as u32).min(limit)),
             limit,
-            engine: Picked::new(config.hash_key, config.hash_function),
+            engine: Picked::new(config.hash_key, config.hash_function, config.instructions),
             mixer: Mixer {
                 multiplier: multiplier(config.hash_key),
             },

@@ -21,6 +21,9 @@ use wire::MacAddress;
 /// Buffers in a port's rings.
 const DESCRIPTORS: u16 = 512;
 
+/// Drivers that receive what the kernel sends or passes on, and do not say where it leaves checksums to the device.
+const UNSAYING: [&str; 3] = ["net_af_xdp", "net_af_packet", "net_pcap"];
+
 /// For so long a device that does not open is tried whenever there is an occasion...
 const PATIENCE: Duration = Duration::from_secs(10);
 /// ...and this often at least after that.
@@ -31,8 +34,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 pub enum Queue {
     /// A DPDK device.
     Device(dpdk::Queue),
-    /// A Linux interface through AF_XDP, which does not say where checksums are left to the device, as veth's are.
-    AfXdp(dpdk::Queue),
+    /// A Linux interface through a driver of DPDK that does not say where checksums are left to the device, as veth's are.
+    Unsaid(dpdk::Queue),
     /// A Linux interface, through a packet socket that deals with its offloads.
     Socket(SocketQueue),
     /// An end of functions in this process.
@@ -60,7 +63,7 @@ impl Queue {
     /// Packets lost since the last call because the port's receive queue was full.
     pub fn overruns(&mut self) -> u64 {
         match self {
-            Queue::Device(queue) | Queue::AfXdp(queue) => queue.overruns(),
+            Queue::Device(queue) | Queue::Unsaid(queue) => queue.overruns(),
             Queue::Socket(queue) => queue.socket.overruns(),
             Queue::Native(_) => 0,
         }
@@ -69,7 +72,7 @@ impl Queue {
     /// Frames lost since the last call because no buffer can hold them; those that a packet socket counts itself left out.
     pub fn too_long(&mut self) -> u64 {
         match self {
-            Queue::Device(queue) | Queue::AfXdp(queue) => queue.too_long(),
+            Queue::Device(queue) | Queue::Unsaid(queue) => queue.too_long(),
             Queue::Socket(_) | Queue::Native(_) => 0,
         }
     }
@@ -258,9 +261,9 @@ impl Ports {
                     false => error.to_string(),
                 },
             )?;
-        let kind = match device {
-            Device::AfXdp(_) => Queue::AfXdp,
-            _ => Queue::Device,
+        let kind = match UNSAYING.contains(&port.driver()) {
+            true => Queue::Unsaid,
+            false => Queue::Device,
         };
         let queues = queues.into_iter().map(kind).collect();
         Ok((Opened::Device(port), queues))

@@ -14,7 +14,6 @@ use prost::Message;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
@@ -112,28 +111,7 @@ fn a_tap_carries_unfilled_checksums_and_large_packets_both_ways() {
     bench.start_forwarder();
     bench.start("server", "iperf3", &["-s"]);
     bench.wait_for_answers("through a tap");
-
-    for way in [&[][..], &["-R"]] {
-        let transfer = [
-            "netns",
-            "exec",
-            &office,
-            "timeout",
-            "60",
-            "iperf3",
-            "-c",
-            "203.0.113.2",
-            "-n",
-            "16M",
-        ];
-        let done = Command::new("ip")
-            .args(transfer)
-            .args(way)
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&done.stdout);
-        assert!(done.status.success(), "{way:?}: {said}\n{}", bench.logs());
-    }
+    bench.transfers("16M", &[]);
     for (way, passed) in [("from", sent), ("to", received)] {
         let (large, unfilled) = (passed.large.load(Relaxed), passed.unfilled.load(Relaxed));
         assert!(

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use support::capture::{self, Capture};
-use support::fields::{Fields, NAMES};
+use support::fields::{EXTENSION_BYTES, EXTENSION_PROTOCOL, Fields, NAMES};
 use support::generate::{self, Numbers};
 use support::layers::Layers;
 use support::tunnels;
+use wire::ParseError;
 use wire::segments::Tunnelled;
 
 const PACKETS: usize = 6000;
@@ -42,11 +43,36 @@ const CHECKSUMS: [&str; 5] = [
     "icmpv6.checksum.status",
 ];
 
+/// What tshark says of extension headers of IPv6: what comes behind each, and how long those are whose length varies.
+const NEXT_HEADERS: [&str; 5] = [
+    "ipv6.hopopts.nxt",
+    "ipv6.dstopts.nxt",
+    "ipv6.routing.nxt",
+    "ipv6.fraghdr.nxt",
+    "ah.next_header",
+];
+const LENGTHS: [&str; 4] = [
+    "ipv6.hopopts.len_oct",
+    "ipv6.dstopts.len_oct",
+    "ipv6.routing.len_oct",
+    "ah.length",
+];
+
+/// What is wrong with a packet, in tshark's words.
+const MESSAGE: &str = "_ws.expert.message";
+
 type Decoded = BTreeMap<&'static str, Vec<String>>;
 
 /// The fields of each packet of a capture as tshark reads them; nothing where tshark is not installed.
 fn tshark(path: &Path) -> Option<Vec<Decoded>> {
-    let names: Vec<&str> = NAMES.iter().chain(&CHECKSUMS).copied().collect();
+    let derived = |name: &&str| [EXTENSION_BYTES, EXTENSION_PROTOCOL].contains(name);
+    let names: Vec<&str> = (NAMES.iter().filter(|name| !derived(name)))
+        .chain(&CHECKSUMS)
+        .chain(&NEXT_HEADERS)
+        .chain(&LENGTHS)
+        .chain([&MESSAGE])
+        .copied()
+        .collect();
     let mut command = Command::new("tshark");
     command
         .arg("-r")
@@ -80,12 +106,52 @@ fn tshark(path: &Path) -> Option<Vec<Decoded>> {
     let lines = String::from_utf8(output.stdout).expect("tshark writes UTF-8");
     let read = |line: &str| {
         let values = names.iter().zip(line.split(';'));
-        values
+        let mut fields: Decoded = values
             .filter(|(_, value)| !value.is_empty())
             .map(|(name, value)| (*name, value.split(',').map(normal).collect()))
-            .collect()
+            .collect();
+        leave_out_padding(&mut fields);
+        add_up_extensions(&mut fields);
+        fields
     };
     Some(lines.lines().map(read).collect())
+}
+
+/// Padding is an option to tshark: of type 0 or 1, with no length.
+fn leave_out_padding(fields: &mut Decoded) {
+    if let Some(types) = fields.get_mut("ip.opt.type") {
+        types.retain(|kind| !matches!(&**kind, "0" | "1"));
+    }
+    fields.retain(|_, values| !values.is_empty());
+}
+
+/// What one IPv6 header's extension headers come to; no packet here has more headers with any.
+fn add_up_extensions(fields: &mut Decoded) {
+    const FRAGMENT: usize = 8;
+    let fragments = fields.get("ipv6.fraghdr.nxt").map_or(0, Vec::len);
+    let mut protocols = NEXT_HEADERS.map(|name| fields.remove(name).unwrap_or_default());
+    let mut bytes = fragments * FRAGMENT;
+    for name in LENGTHS {
+        for length in fields.remove(name).unwrap_or_default() {
+            let length: usize = length.parse().expect("a length is a number");
+            // As it is sent, in words of 4 bytes without the first two (RFC 4302, section 2.2).
+            bytes += if name == "ah.length" {
+                (length + 2) * 4
+            } else {
+                length
+            };
+        }
+    }
+    let is_last = |protocol: &String| !matches!(&**protocol, "0" | "43" | "44" | "51" | "60");
+    let last: Vec<String> = protocols
+        .iter_mut()
+        .flat_map(std::mem::take)
+        .filter(is_last)
+        .collect();
+    if !last.is_empty() {
+        fields.insert(EXTENSION_BYTES, vec![bytes.to_string()]);
+        fields.insert(EXTENSION_PROTOCOL, last);
+    }
 }
 
 /// Numbers in decimal, truth as 1 and 0, bytes without colons.
@@ -114,6 +180,45 @@ fn tshark_agrees_on_every_field_of_thousands_of_packets() {
     if let Some(compared) = compare("generated", packets, true) {
         assert!(compared > 10 * PACKETS, "only {compared} fields");
     }
+}
+
+/// What tshark's message of a packet contains that has this error.
+fn in_their_words(error: ParseError) -> &'static str {
+    match error {
+        ParseError::Ipv4BadChecksum => "Bad checksum",
+        ParseError::Ipv4BadHeaderLength => "Bogus IP header length",
+        ParseError::Ipv4BadTotalLength => "Bogus IP length",
+        ParseError::Ipv6BadPayloadLength => "payload length exceeds framing length",
+        // It is cut short.
+        _ => "Malformed Packet",
+    }
+}
+
+#[test]
+fn tshark_sees_what_is_wrong_with_what_is_refused() {
+    let Some(directory) = capture::directory() else {
+        return;
+    };
+    let of = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").path();
+    let list = |path: &Path| std::fs::read_dir(path).expect("a directory").map(of);
+    let mut packets = Vec::new();
+    for path in list(&directory).flat_map(|suite| list(&suite).collect::<Vec<_>>()) {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "pcap")
+        {
+            let capture = Capture::read(&path);
+            let refused = |frame: &&Vec<u8>| Layers::of(capture.link, frame).error.is_some();
+            let frames = capture.packets.iter().filter(refused);
+            packets.extend(
+                frames
+                    .filter(|_| capture.link == capture::ETHERNET)
+                    .cloned(),
+            );
+        }
+    }
+    assert!(packets.len() > 30, "only {} are refused", packets.len());
+    compare("refused", packets, false);
 }
 
 #[test]
@@ -193,8 +298,11 @@ fn compare(name: &str, packets: Vec<Vec<u8>>, flawless: bool) -> Option<usize> {
         let statuses = CHECKSUMS
             .map(|name| theirs.remove(name).unwrap_or_default())
             .concat();
-        if layers.error.is_some() {
+        let message = theirs.remove(MESSAGE).unwrap_or_default().join(",");
+        if let Some(error) = layers.error {
             assert!(!flawless, "{}", what());
+            let word = in_their_words(error);
+            assert!(message.contains(word), "{message:?} of {}", what());
             continue;
         }
         let Fields(ours) = Fields::of(capture.link, frame);

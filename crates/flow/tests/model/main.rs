@@ -6,7 +6,9 @@ mod random;
 mod reference;
 mod run;
 
-use flow::{Config, Counters, Fetching, FlowKey, FlowTable, HashFunction, Ipv4Key, Ipv6Key};
+use flow::{
+    Config, Counters, Fetching, FlowKey, FlowTable, HashFunction, Instructions, Ipv4Key, Ipv6Key,
+};
 use random::Random;
 use run::Run;
 
@@ -81,13 +83,17 @@ fn check<K: FlowKey>(
         Err(_) => (0..if cfg!(miri) { 1 } else { 4 }).collect::<Vec<u64>>(),
     };
     for seed in seeds {
+        use {HashFunction::*, Instructions::*};
         let ways = [
-            (HashFunction::Detect, Fetching::Spread),
-            (HashFunction::Portable, Fetching::Dense),
+            (Detect, Widest, Fetching::Spread),
+            (Detect, Avx2, Fetching::Dense),
+            (Detect, Aes, Fetching::Spread),
+            (Portable, Widest, Fetching::Dense),
         ];
-        for (hash_function, fetching) in ways {
+        for (hash_function, instructions, fetching) in ways {
             let config = Config {
                 hash_function,
+                instructions,
                 fetching,
                 ..Config::new(memory_limit, [seed as u8 ^ 0x5a; 16])
             };
@@ -98,7 +104,7 @@ fn check<K: FlowKey>(
             } else {
                 operations
             };
-            let context = format!("FLOW_SEED={seed} {hash_function:?}");
+            let context = format!("FLOW_SEED={seed} {hash_function:?} {instructions:?}");
             let counters = Run::new(table, config, population, keys, Random::new(seed), context)
                 .operations(operations);
             total.full += counters.full;

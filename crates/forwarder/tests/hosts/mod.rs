@@ -7,6 +7,7 @@ use prost::Message;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 pub const CHAIN: u32 = 70_000;
@@ -128,6 +129,23 @@ impl Bench {
         }
     }
 
+    /// The office sends TCP to `iperf3` at the server, and receives as much: so many bytes, in such a manner.
+    #[allow(dead_code, reason = "not every test does")]
+    pub fn transfers(&self, amount: &str, manner: &[&str]) {
+        for way in [&[][..], &["-R"]] {
+            let office = self.namespace("office");
+            let done = Command::new("ip")
+                .args(["netns", "exec", &office, "timeout", "60"])
+                .args(["iperf3", "-c", "203.0.113.2", "-n", amount])
+                .args(manner)
+                .args(way)
+                .output()
+                .unwrap();
+            let said = String::from_utf8_lossy(&done.stdout);
+            assert!(done.status.success(), "{way:?}: {said}\n{}", self.logs());
+        }
+    }
+
     /// What the processes wrote.
     pub fn logs(&self) -> String {
         (0..self.processes.len())
@@ -236,11 +254,15 @@ pub fn straight(ports: Vec<contract::Port>) -> contract::RuleSet {
 
 /// What a test lacks that makes network namespaces.
 pub fn lacks_root() -> Option<&'static str> {
-    let probe = format!("sbneedsprobe{}", std::process::id());
-    let made = Command::new("ip").args(["netns", "add", &probe]).output();
-    if !made.is_ok_and(|done| done.status.success()) {
-        return Some("root, to make network namespaces");
-    }
-    ip(&["netns", "delete", &probe]);
-    None
+    // Once for all tests of this process, which would be in each other's way.
+    static LACKS: OnceLock<Option<&str>> = OnceLock::new();
+    *LACKS.get_or_init(|| {
+        let probe = format!("sbneedsprobe{}", std::process::id());
+        let made = Command::new("ip").args(["netns", "add", &probe]).output();
+        if !made.is_ok_and(|done| done.status.success()) {
+            return Some("root, to make network namespaces");
+        }
+        ip(&["netns", "delete", &probe]);
+        None
+    })
 }

@@ -7,6 +7,13 @@ use wire::icmp::Message;
 use wire::neighbour_discovery::Neighbour;
 use wire::{IpPacket, arp, ethernet, ipv4, ipv6, nsh, tcp, udp, vlan, vxlan, vxlan_gpe};
 
+/// Bytes of the extension headers of an IPv6 header, and the protocol behind them. tshark tells each header's.
+pub const EXTENSION_BYTES: &str = "ipv6.extensions.bytes";
+pub const EXTENSION_PROTOCOL: &str = "ipv6.extensions.protocol";
+
+/// What is less is a length (IEEE 802.3).
+const LEAST_ETHER_TYPE: u16 = 0x600;
+
 /// Fields that are compared.
 pub const NAMES: &[&str] = &[
     "arp.dst.hw_mac",
@@ -45,10 +52,14 @@ pub const NAMES: &[&str] = &[
     "ip.hdr_len",
     "ip.id",
     "ip.len",
+    "ip.opt.len",
+    "ip.opt.type",
     "ip.proto",
     "ip.src",
     "ip.ttl",
     "ipv6.dst",
+    EXTENSION_BYTES,
+    EXTENSION_PROTOCOL,
     "ipv6.flow",
     "ipv6.fraghdr.ident",
     "ipv6.fraghdr.more",
@@ -87,6 +98,7 @@ pub const NAMES: &[&str] = &[
     "udp.length",
     "udp.srcport",
     "vlan.dei",
+    "vlan.etype",
     "vlan.id",
     "vlan.priority",
     "vxlan.flags",
@@ -153,13 +165,14 @@ impl Fields {
         let header = ethernet::Header::parse(bytes).unwrap();
         self.put("eth.dst", header.destination);
         self.put("eth.src", header.source);
-        // What is less is a length (IEEE 802.3).
-        if short(bytes, 12) >= 0x600 {
+        if short(bytes, 12) >= LEAST_ETHER_TYPE {
             self.put("eth.type", short(bytes, 12));
         }
         for at in (14..header.length).step_by(vlan::TAG_LENGTH) {
-            let (tag, _) = vlan::Tag::parse(&bytes[at..]).unwrap();
-            let names = if bytes[at - 2..at] == vlan::PROVIDER.to_be_bytes() {
+            let (tag, ether_type) = vlan::Tag::parse(&bytes[at..]).unwrap();
+            // tshark does not tell what is behind a provider's tag.
+            let is_provider = bytes[at - 2..at] == vlan::PROVIDER.to_be_bytes();
+            let names = if is_provider {
                 ["ieee8021ad.priority", "ieee8021ad.dei", "ieee8021ad.id"]
             } else {
                 ["vlan.priority", "vlan.dei", "vlan.id"]
@@ -167,6 +180,9 @@ impl Fields {
             self.put(names[0], tag.priority);
             self.put(names[1], u8::from(tag.drop_eligible));
             self.put(names[2], tag.identifier);
+            if !is_provider && ether_type >= LEAST_ETHER_TYPE {
+                self.put("vlan.etype", ether_type);
+            }
         }
     }
 
@@ -224,6 +240,10 @@ impl Fields {
         self.put("ip.checksum", short(bytes, 10));
         // tshark shows offsets as they are sent, in units of 8 bytes.
         self.put("ip.frag_offset", header.fragment_offset / 8);
+        for option in ipv4::Options::of(bytes, header.header_length) {
+            self.put("ip.opt.type", option.kind);
+            self.put("ip.opt.len", option.bytes.len());
+        }
     }
 
     fn ipv6(&mut self, bytes: &[u8]) -> ipv6::Header {
@@ -235,6 +255,11 @@ impl Fields {
         self.put("ipv6.flow", word(bytes, 0) & 0xf_ffff);
         self.put("ipv6.nxt", bytes[6]);
         self.put("ipv6.plen", header.total_length - ipv6::HEADER_LENGTH);
+        if header.transport_offset > ipv6::HEADER_LENGTH {
+            let length = header.transport_offset - ipv6::HEADER_LENGTH;
+            self.put(EXTENSION_BYTES, length);
+            self.put(EXTENSION_PROTOCOL, header.protocol);
+        }
         if let Some(fragment) = header.fragment {
             self.put("ipv6.fraghdr.offset", fragment.offset / 8);
             self.put("ipv6.fraghdr.more", u8::from(fragment.more));

@@ -226,7 +226,7 @@ fn packet_v6(
 ) -> Vec<u8> {
     let hop_limit = numbers.below(255) as u8 + 1;
     let padding = [1, 4, 0, 0, 0, 0];
-    let (next, extensions) = match numbers.below(5) {
+    let (next, extensions) = match numbers.below(7) {
         0 => (60, [&[protocol, 0][..], &padding].concat()),
         1 => (
             0,
@@ -236,6 +236,13 @@ fn packet_v6(
         2 => (
             44,
             [&[protocol, 0, 0, 0][..], &numbers.bytes::<4>()].concat(),
+        ),
+        // Routing of an experimental type (RFC 4727) that is at its end.
+        3 => (43, [&[protocol, 0, 253, 0][..], &[0; 4]].concat()),
+        // Authentication (RFC 4302), its length in words of 4 bytes.
+        4 => (
+            51,
+            [&[protocol, 2, 0, 0][..], &numbers.bytes::<12>()].concat(),
         ),
         _ => (protocol, Vec::new()),
     };
