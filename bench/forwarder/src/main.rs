@@ -146,7 +146,7 @@ fn start(arguments: &Arguments, core: usize, other_core: usize) -> Result<Bench,
     let words = words.into_iter().chain(["-l", &own_core]);
     let words: Vec<String> = words.map(String::from).collect();
     let environment = Environment::start(&words).map_err(|error| error.to_string())?;
-    let pool = Pool::new(&environment, "packets", BUFFERS, DATA_ROOM).ok_or("no memory")?;
+    let pool = Pool::new(&environment, "packets", BUFFERS, DATA_ROOM, 1).ok_or("no memory")?;
     let (repetitions, round) = match arguments.quick {
         true => (3, Duration::from_millis(100)),
         false => (9, Duration::from_millis(250)),

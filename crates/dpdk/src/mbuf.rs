@@ -48,7 +48,12 @@ fn fetch_to_write(address: *mut u8) {
 }
 
 unsafe extern "C" {
-    fn sb_pool_create(name: *const c_char, count: c_uint, data_room: u16) -> *mut c_void;
+    fn sb_pool_create(
+        name: *const c_char,
+        count: c_uint,
+        data_room: u16,
+        threads: c_uint,
+    ) -> *mut c_void;
     fn sb_pool_available(pool: *const c_void) -> c_uint;
     fn sb_mbuf_alloc(pool: *mut c_void) -> *mut RawMbuf;
     fn sb_mbuf_free(mbuf: *mut RawMbuf);
@@ -59,6 +64,7 @@ unsafe extern "C" {
 
 /// Buffers that ports receive into. It lives as long as the process.
 #[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
 pub struct Pool(NonNull<c_void>);
 
 // SAFETY: DPDK's pools may be used by every thread.
@@ -67,12 +73,19 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// A pool of `count` buffers with `data_room` bytes each, headroom (128 bytes) included.
-    /// Nothing when there is no memory for it or the name is taken.
-    pub fn new(_: &Environment, name: &str, count: u32, data_room: u16) -> Option<Pool> {
+    /// A pool of `count` buffers with `data_room` bytes each, headroom (128 bytes) included, for so many threads: each keeps a few for
+    /// itself. Nothing when there is no memory for it or the name is taken.
+    pub fn new(
+        _: &Environment,
+        name: &str,
+        count: u32,
+        data_room: u16,
+        threads: usize,
+    ) -> Option<Pool> {
         let name = CString::new(name).ok()?;
         // SAFETY: `name` outlives the call, which copies it.
-        NonNull::new(unsafe { sb_pool_create(name.as_ptr(), count, data_room) }).map(Pool)
+        NonNull::new(unsafe { sb_pool_create(name.as_ptr(), count, data_room, threads as c_uint) })
+            .map(Pool)
     }
 
     /// Buffers nobody holds.
@@ -93,10 +106,6 @@ impl Pool {
         // SAFETY: DPDK has started, as there is a pool.
         let result = unsafe { rte_thread_register() };
         (result == 0).then_some(KnownThread(PhantomData))
-    }
-
-    pub(crate) fn as_ptr(&self) -> *mut c_void {
-        self.0.as_ptr()
     }
 }
 

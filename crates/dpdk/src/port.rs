@@ -1,7 +1,7 @@
 //! Ports: devices that receive and send.
 
 use crate::mbuf::{Mbuf, Pool, RawMbuf};
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
 use std::ptr::{self, NonNull};
 
@@ -17,7 +17,8 @@ const ENODEV: i32 = 19;
 unsafe extern "C" {
     fn sb_port_open(
         devargs: *const c_char,
-        pool: *mut c_void,
+        pools: *const Pool,
+        alone: u16,
         spreading: c_int,
         queues: *mut u16,
         descriptors: u16,
@@ -84,38 +85,39 @@ impl fmt::Display for PortError {
 impl std::error::Error for PortError {}
 
 impl Port {
-    /// Probes a device by its devargs and starts it with some pairs of queues, and rings of about `descriptors` buffers each.
+    /// Probes a device by its devargs and starts it with a pair of queues for each of the pools, whose buffers are of one size, and
+    /// rings of about `descriptors` buffers each.
     ///
     /// # Errors
     /// There is no such device, or it cannot be configured.
     pub fn open(
         devargs: &str,
-        pool: &Pool,
-        queues: u16,
+        pools: &[Pool],
         descriptors: u16,
     ) -> Result<(Port, Vec<Queue>), PortError> {
-        Port::open_as(devargs, pool, false, queues, descriptors)
+        Port::open_as(devargs, pools, 0, false, descriptors)
     }
 
-    /// The same with up to `queues` pairs of queues: one, unless the device can spread packets over several by their
-    /// addresses and ports, both directions of a connection to the same (symmetric receive side scaling, of the outer headers).
+    /// The same with a pair of queues for each of the first pools, at least one: just one, unless the device can spread packets over several by their
+    /// addresses and ports, both directions of a connection to the same (symmetric receive side scaling, of the outer headers). A queue that is
+    /// the only one receives into the pool with the number `alone`.
     ///
     /// # Errors
     /// As for [`Port::open`].
     pub fn open_spread(
         devargs: &str,
-        pool: &Pool,
-        queues: u16,
+        pools: &[Pool],
+        alone: usize,
         descriptors: u16,
     ) -> Result<(Port, Vec<Queue>), PortError> {
-        Port::open_as(devargs, pool, true, queues, descriptors)
+        Port::open_as(devargs, pools, alone, true, descriptors)
     }
 
     fn open_as(
         devargs: &str,
-        pool: &Pool,
+        pools: &[Pool],
+        alone: usize,
         spreading: bool,
-        mut queues: u16,
         descriptors: u16,
     ) -> Result<(Port, Vec<Queue>), PortError> {
         let failed = |number| PortError {
@@ -123,12 +125,16 @@ impl Port {
             number,
         };
         let arguments = CString::new(devargs).map_err(|_| failed(22))?;
-        let mut number = 0;
-        // SAFETY: the string and the numbers outlive the call; the pool is never freed.
+        let (mut number, mut queues) = (0, pools.len() as u16);
+        if alone >= pools.len() || pools.len() > usize::from(u16::MAX) {
+            return Err(failed(22));
+        }
+        // SAFETY: the string, the pools and the numbers outlive the call; there are as many pools as queues at most; no pool is ever freed.
         let result = unsafe {
             sb_port_open(
                 arguments.as_ptr(),
-                pool.as_ptr(),
+                pools.as_ptr(),
+                alone as u16,
                 spreading.into(),
                 &raw mut queues,
                 descriptors,

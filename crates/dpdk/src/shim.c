@@ -61,9 +61,9 @@ int sb_eal_cleanup(void) {
 	return rte_eal_cleanup();
 }
 
-struct rte_mempool *sb_pool_create(const char *name, unsigned count, uint16_t data_room) {
-	/* What each thread may keep for itself; a small pool must not end up there. */
-	unsigned kept = RTE_MIN(256u, count / 8);
+struct rte_mempool *sb_pool_create(const char *name, unsigned count, uint16_t data_room, unsigned threads) {
+	/* What each thread may keep for itself: it keeps half as many again before it gives some back, and a pool must not end up there. */
+	unsigned kept = RTE_MIN(256u, count / (4 * RTE_MAX(threads, 2u)));
 
 	return rte_pktmbuf_pool_create(name, count, kept, 0, data_room, rte_socket_id());
 }
@@ -164,7 +164,8 @@ int sb_port_spread_by(uint16_t port, uint8_t *key, const uint16_t *queues) {
 	return rte_eth_dev_rss_hash_update(port, &hash);
 }
 
-static int start(uint16_t port, struct rte_mempool *pool, uint16_t queues, uint16_t descriptors,
+/* Each queue receives into the pool of its number; one alone into that of `alone`. */
+static int start(uint16_t port, struct rte_mempool *const *pools, uint16_t alone, uint16_t queues, uint16_t descriptors,
 		 const struct rte_eth_conf *configuration) {
 	uint16_t receive = descriptors, transmit = descriptors;
 	uint16_t queue;
@@ -177,7 +178,8 @@ static int start(uint16_t port, struct rte_mempool *pool, uint16_t queues, uint1
 	if (error)
 		return error;
 	for (queue = 0; queue < queues; queue++) {
-		error = rte_eth_rx_queue_setup(port, queue, receive, rte_socket_id(), NULL, pool);
+		error = rte_eth_rx_queue_setup(port, queue, receive, rte_socket_id(), NULL,
+					       pools[queues == 1 ? alone : queue]);
 		if (error)
 			return error;
 		error = rte_eth_tx_queue_setup(port, queue, transmit, rte_socket_id(), NULL);
@@ -221,9 +223,10 @@ static uint32_t longest(uint16_t port, struct rte_mempool *pool) {
 }
 
 /* Probes a device and starts it with `*queues` queues, or, if `spreading`, with as many of these as it spreads packets
- * over by itself, which it says there. */
-int sb_port_open(const char *devargs, struct rte_mempool *pool, int spreading, uint16_t *queues, uint16_t descriptors,
-		 uint16_t *port) {
+ * over by itself, which it says there. There is a pool for each, with buffers of one size; `alone` is the number of the one for a
+ * queue that is the only one. */
+int sb_port_open(const char *devargs, struct rte_mempool *const *pools, uint16_t alone, int spreading, uint16_t *queues,
+		 uint16_t descriptors, uint16_t *port) {
 	struct rte_eth_conf configuration;
 	uint8_t key[KEY_LIMIT];
 	int error = rte_dev_probe(devargs);
@@ -233,10 +236,10 @@ int sb_port_open(const char *devargs, struct rte_mempool *pool, int spreading, u
 	if (error)
 		return error;
 	memset(&configuration, 0, sizeof(configuration));
-	configuration.rxmode.mtu = longest(*port, pool);
+	configuration.rxmode.mtu = longest(*port, pools[0]);
 	if (spreading)
 		*queues = spread(*port, *queues, &configuration, key);
-	error = start(*port, pool, *queues, descriptors, &configuration);
+	error = start(*port, pools, alone, *queues, descriptors, &configuration);
 	if (error) {
 		struct rte_eth_dev_info info;
 		if (rte_eth_dev_info_get(*port, &info) == 0 && info.device) {

@@ -24,11 +24,11 @@ fn capture(lengths: &[usize]) -> Vec<u8> {
 fn frames_that_fit_no_buffer_are_counted() {
     let environment = support::start();
     let room = (ROOM + 128) as u16;
-    let pool = Pool::new(&environment, "packets", 1_023, room).expect("there is memory");
+    let pool = Pool::new(&environment, "packets", 1_023, room, 1).expect("there is memory");
     let file = env::temp_dir().join(format!("switchboard-long-frames-{}.pcap", process::id()));
     fs::write(&file, capture(&[1_500, 3_000, ROOM, 9_000, 60])).expect("the capture is written");
     let device = format!("net_pcap0,rx_pcap={}", file.display());
-    let opened = Port::open(&device, &pool, 1, 64);
+    let opened = Port::open(&device, &[pool], 64);
     fs::remove_file(&file).expect("the capture is removed");
     let (port, mut queues) = opened.expect("it opens");
     let mut packets: Vec<Mbuf> = Vec::new();

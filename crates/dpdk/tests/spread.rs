@@ -7,14 +7,20 @@ use dpdk::{Mbuf, Pool, Port};
 #[test]
 fn a_device_that_can_spread_packets_gets_a_queue_for_each_worker() {
     let environment = support::start();
-    let pool = Pool::new(&environment, "packets", 4_095, 2176).expect("there is memory");
+    let pools = ["first", "second", "third"]
+        .map(|name| Pool::new(&environment, name, 1_023, 2176, 3).expect("there is memory"));
     // The null device claims to spread, and delivers on every queue.
-    let (port, mut queues) = Port::open_spread("net_null0", &pool, 3, 64).expect("it opens");
+    let (port, mut queues) = Port::open_spread("net_null0", &pools, 0, 64).expect("it opens");
     assert_eq!(queues.len(), 3);
-    for queue in &mut queues {
+    for (queue, pool) in queues.iter_mut().zip(pools) {
         let mut packets: Vec<Mbuf> = Vec::new();
+        let before = pool.available();
         assert!(queue.receive(&mut packets) > 0);
         let count = packets.len();
+        assert!(
+            pool.available() < before,
+            "they are in buffers of its own pool"
+        );
         assert_eq!(queue.send(&mut packets), count);
     }
     // It has a key and a table that can be set, of the usual lengths.
@@ -32,7 +38,7 @@ fn a_device_that_can_spread_packets_gets_a_queue_for_each_worker() {
         "it has three queues"
     );
     port.close(queues).expect("it closes");
-    let (port, queues) = Port::open_spread("net_ring0", &pool, 3, 64).expect("it opens");
+    let (port, queues) = Port::open_spread("net_ring0", &pools, 2, 64).expect("it opens");
     assert_eq!(queues.len(), 1, "a ring cannot spread");
     assert_eq!(port.spreading(), None);
     port.close(queues).expect("it closes");

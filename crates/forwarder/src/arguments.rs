@@ -17,9 +17,9 @@ pub const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARD
   --spare                  wait until another process of this forwarder has ended (needs --flow-directory), then take over
   --metrics ADDRESS        where metrics are served over HTTP (default 127.0.0.1:9470; off: nowhere)
   --capture-socket FILE    where captures are served (default: capture.sock in the state directory)
-  --memory-mb N            DPDK's memory without huge pages (default 64)
+  --memory-mb N            DPDK's memory without huge pages (default 64, or 24 for each worker if that is more)
   --huge-pages             take DPDK's memory from huge pages, which network cards need (ports by devargs such as 0000:03:00.0)
-  --buffers N              packet buffers, at least 512 for each worker (default 8192, or so many)
+  --buffers N              packet buffers, which workers share evenly, at least 512 each (default 8192, or 4096 for each worker if that is more)
   --flow-memory-mb N       limit of the flow tables (default 1024)";
 
 /// Flow tables of a worker, in files, take so much when they are empty.
@@ -27,6 +27,10 @@ const LEAST_FLOW_MEMORY_MB: usize = 8;
 /// A burst of a worker, and what waits in rings meanwhile.
 const LEAST_BUFFERS: u32 = 512;
 const BUFFERS: u32 = 8_192;
+const BUFFERS_OF_ONE: u32 = 4_096;
+/// For buffers, short and long.
+const MEMORY_MB: u32 = 64;
+const MEMORY_MB_OF_ONE: u32 = 24;
 
 /// What the command line says.
 pub struct Arguments {
@@ -39,7 +43,8 @@ pub struct Arguments {
     pub flow_directory: Option<PathBuf>,
     pub metrics: Option<String>,
     pub capture_socket: Option<PathBuf>,
-    pub memory_mb: u32,
+    /// DPDK's memory without huge pages, if it is given.
+    memory_mb: Option<u32>,
     pub huge_pages: bool,
     /// Packet buffers, if their number is given.
     buffers: Option<u32>,
@@ -52,7 +57,14 @@ pub struct Arguments {
 impl Arguments {
     /// Packet buffers.
     pub fn buffers(&self) -> u32 {
-        self.buffers.unwrap_or(BUFFERS.max(self.least_buffers()))
+        let default = BUFFERS.max(BUFFERS_OF_ONE * self.workers as u32);
+        self.buffers.unwrap_or(default)
+    }
+
+    /// Megabytes of DPDK's memory without huge pages.
+    pub fn memory_mb(&self) -> u32 {
+        let default = MEMORY_MB.max(MEMORY_MB_OF_ONE * self.workers as u32);
+        self.memory_mb.unwrap_or(default)
     }
 
     fn least_buffers(&self) -> u32 {
@@ -75,7 +87,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
         flow_directory: None,
         metrics: None,
         capture_socket: None,
-        memory_mb: 64,
+        memory_mb: None,
         huge_pages: false,
         buffers: None,
         flow_memory_mb: 1024,
@@ -97,7 +109,7 @@ pub fn parse(mut words: impl Iterator<Item = String>) -> Result<Arguments, Strin
             "--flow-directory" => arguments.flow_directory = Some(value()?.into()),
             "--metrics" => arguments.metrics = Some(address(&word, value()?)?),
             "--capture-socket" => arguments.capture_socket = Some(value()?.into()),
-            "--memory-mb" => arguments.memory_mb = number(&word, &value()?)?,
+            "--memory-mb" => arguments.memory_mb = Some(number(&word, &value()?)?),
             "--buffers" => arguments.buffers = Some(number(&word, &value()?)?),
             "--flow-memory-mb" => arguments.flow_memory_mb = number(&word, &value()?)? as usize,
             "--workers" => arguments.workers = number(&word, &value()?)? as usize,
@@ -184,7 +196,7 @@ fn check_memory(arguments: &Arguments) -> Result<(), String> {
             "--buffers: {given} are too few for a burst of each worker and for rings; give at least {least}"
         ));
     }
-    if arguments.memory_mb == 0 {
+    if arguments.memory_mb() == 0 {
         return Err("--memory-mb: 0 hold no packet; give 16 or more".to_string());
     }
     Ok(())

@@ -11,7 +11,10 @@ const LONG_ROOM: u16 = u16::MAX;
 const LONG: u32 = 64;
 const LONG_PER_WORKER: u32 = 48;
 
-/// The buffers of a forwarder.
+/// The buffers of a worker: many of its own, and long ones of all workers.
+///
+/// Where buffers of several workers lie among each other, a processor that fetches ahead of what it has seen takes lines that
+/// another one is writing (docs/adr/0062).
 #[derive(Clone, Copy, Debug)]
 pub struct Buffers {
     pool: Pool,
@@ -19,14 +22,32 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Takes `count` buffers, and long ones for some workers if there is memory for them; frames of several segments are
+    /// Takes `count` buffers for so many workers, in equal parts, and long ones if there is memory for them; frames of several segments are
     /// cut as they come where there is none. Nothing when the memory does not hold `count`.
-    pub fn new(environment: &Environment, count: u32, workers: usize) -> Option<Buffers> {
+    pub fn of_workers(
+        environment: &Environment,
+        count: u32,
+        workers: usize,
+    ) -> Option<Vec<Buffers>> {
+        let own = count / workers.max(1) as u32;
+        let pools = (0..workers).map(|number| {
+            Pool::new(
+                environment,
+                &format!("worker-{number}"),
+                own,
+                DATA_ROOM,
+                workers,
+            )
+        });
+        let pools = pools.collect::<Option<Vec<Pool>>>()?;
         let long = LONG + LONG_PER_WORKER * workers as u32;
-        Some(Buffers {
-            pool: Pool::new(environment, "packets", count, DATA_ROOM)?,
-            long: Pool::new(environment, "long", long, LONG_ROOM),
-        })
+        let long = Pool::new(environment, "long", long, LONG_ROOM, workers);
+        Some(
+            pools
+                .into_iter()
+                .map(|pool| Buffers { pool, long })
+                .collect(),
+        )
     }
 
     /// Buffers that devices receive into.

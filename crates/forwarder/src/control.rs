@@ -73,11 +73,15 @@ pub struct Identity {
 }
 
 impl Control {
-    /// Starts workers without rules.
+    /// Starts workers without rules, each with its buffers.
     ///
     /// # Errors
     /// There are too many, there is no memory for the flow tables, or a thread does not start.
-    pub fn start(identity: Identity, buffers: Buffers, settings: &Settings) -> io::Result<Control> {
+    pub fn start(
+        identity: Identity,
+        buffers: &[Buffers],
+        settings: &Settings,
+    ) -> io::Result<Control> {
         let (files, registry) = match &identity.flow_directory {
             Some(directory) => {
                 let tables = settings.of_one(identity.workers.max(1));
@@ -94,8 +98,8 @@ impl Control {
             }
             None => (None, Registry::default()),
         };
-        let crew = (identity.workers, identity.cores.as_slice());
-        let (workers, threads) = Workers::start(crew, buffers, settings, files.as_ref())?;
+        let (workers, threads) =
+            Workers::start(buffers, &identity.cores, settings, files.as_ref())?;
         let home_keys = HomeKeys {
             key: files
                 .as_ref()
@@ -109,7 +113,7 @@ impl Control {
             site: identity.site,
             forwarder: identity.forwarder,
             state_directory: identity.state_directory,
-            ports: Ports::new(*buffers.pool(), workers.count()),
+            ports: Ports::new(buffers.iter().map(|own| *own.pool()).collect()),
             names_kept: registry.hop_count() + registry.place_count(),
             registry,
             files,

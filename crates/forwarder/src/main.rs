@@ -57,8 +57,8 @@ fn main() -> ExitCode {
 fn run(arguments: Arguments) -> io::Result<()> {
     let environment = Environment::start(&environment_arguments(&arguments))
         .map_err(|error| io::Error::other(no_memory(&arguments, &error)))?;
-    let buffers =
-        Buffers::new(&environment, arguments.buffers(), arguments.workers).ok_or_else(|| {
+    let buffers = Buffers::of_workers(&environment, arguments.buffers(), arguments.workers)
+        .ok_or_else(|| {
             io::Error::other("no memory for packet buffers: raise --memory-mb or lower --buffers")
         })?;
     if let Some(directory) = &arguments.state_directory {
@@ -85,7 +85,7 @@ fn run(arguments: Arguments) -> io::Result<()> {
         memory_v6: flow_memory / 4,
         hash_key: random_key()?,
     };
-    let mut control = Control::start(identity, buffers, &settings)?;
+    let mut control = Control::start(identity, &buffers, &settings)?;
     control.resume()?;
     if arguments.spare {
         control.take_over_ports();
@@ -107,7 +107,7 @@ fn no_memory(arguments: &Arguments, error: &EnvironmentError) -> String {
             "--huge-pages: {error}; reserve some (sysctl vm.nr_hugepages=256) or leave the flag out"
         );
     }
-    let memory = arguments.memory_mb;
+    let memory = arguments.memory_mb();
     format!("--memory-mb: {error}; {memory} MB may be more than are free")
 }
 
@@ -137,7 +137,7 @@ fn environment_arguments(arguments: &Arguments) -> Vec<String> {
             "--no-huge".into(),
             "--no-shconf".into(),
             "-m".into(),
-            arguments.memory_mb.to_string(),
+            arguments.memory_mb().to_string(),
         ]);
     }
     list

@@ -80,8 +80,8 @@ impl Queue {
 
 /// The ports of a forwarder.
 pub struct Ports {
-    pool: Pool,
-    workers: usize,
+    /// Of each worker.
+    pools: Vec<Pool>,
     open: HashMap<String, OpenPort>,
     /// Numbers that ports have for ever, by name.
     numbers: HashMap<String, u32>,
@@ -170,11 +170,10 @@ impl Change {
 }
 
 impl Ports {
-    /// No ports yet; they will receive into buffers of this pool, for so many workers.
-    pub fn new(pool: Pool, workers: usize) -> Ports {
+    /// No ports yet; each worker will receive into buffers of its own pool.
+    pub fn new(pools: Vec<Pool>) -> Ports {
         Ports {
-            pool,
-            workers,
+            pools,
             open: HashMap::new(),
             numbers: HashMap::new(),
             opened: 0,
@@ -216,12 +215,10 @@ impl Ports {
             Ok((port, queues)) => (Some(port), queues, String::new()),
             Err(error) => (None, Vec::new(), error),
         };
-        let first = match queues.len() {
-            1 => self.opened as usize,
-            _ => 0,
+        let workers = match queues.len() {
+            1 => vec![self.next_alone()],
+            several => (0..several).collect(),
         };
-        let workers = (0..queues.len()).map(|queue| (first + queue) % self.workers);
-        let workers: Vec<usize> = workers.collect();
         let open = OpenPort {
             device: device.clone(),
             interface_index,
@@ -238,6 +235,11 @@ impl Ports {
             .collect()
     }
 
+    /// The worker that gets a port which has just one queue: another one for each.
+    fn next_alone(&self) -> usize {
+        self.opened as usize % self.pools.len()
+    }
+
     fn open_device(
         &self,
         device: &Device,
@@ -249,13 +251,16 @@ impl Ports {
             Device::VhostUser(path) => format!("net_vhost{},iface={path},client=1", self.opened),
             Device::Devargs(devargs) => devargs.clone(),
             Device::Native(_) => {
-                let queues = (0..self.workers).map(|_| Queue::Native(native::End::default()));
+                let queues = self
+                    .pools
+                    .iter()
+                    .map(|_| Queue::Native(native::End::default()));
                 return Ok((Opened::Native(native_mac(self.opened)), queues.collect()));
             }
             Device::AfPacket(interface) => return self.open_sockets(interface),
         };
         let (port, queues) =
-            Port::open_spread(&devargs, &self.pool, self.workers as u16, DESCRIPTORS).map_err(
+            Port::open_spread(&devargs, &self.pools, self.next_alone(), DESCRIPTORS).map_err(
                 |error| match error.is_absent() {
                     true => format!("{error}{}", hint(device)),
                     false => error.to_string(),
@@ -270,7 +275,7 @@ impl Ports {
     }
 
     fn open_sockets(&self, interface: &str) -> Result<(Opened, Vec<Queue>), String> {
-        let opened = match self.workers {
+        let opened = match self.pools.len() {
             1 => Socket::open(interface).map(|socket| (vec![socket], None)),
             several => {
                 Socket::open_group(interface, several).map(|(group, dealer)| (group, Some(dealer)))

@@ -46,17 +46,18 @@ pub struct Change {
 }
 
 impl Workers {
-    /// Starts so many workers without rules, each bound to a processor where some are named. They share the memory of `settings`
+    /// Starts a worker without rules for each of the shares of buffers, bound to a processor where some are named. They share the memory of `settings`
     /// evenly, and their flow tables lie in `files` if there are any.
     ///
     /// # Errors
     /// There are more than [`WORKERS_LIMIT`], there is no memory for the flow tables, or a thread does not start.
     pub fn start(
-        (count, cores): (usize, &[usize]),
-        buffers: Buffers,
+        buffers: &[Buffers],
+        cores: &[usize],
         settings: &Settings,
         files: Option<&Arc<FlowFiles>>,
     ) -> io::Result<(Workers, Threads)> {
+        let count = buffers.len();
         if !(1..=WORKERS_LIMIT).contains(&count) {
             let problem = format!("{count} workers: there can be 1 to {WORKERS_LIMIT}");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
@@ -68,7 +69,7 @@ impl Workers {
         };
         let ahead = PagesAhead::start()?;
         let (mut all, mut threads) = (Vec::new(), Vec::new());
-        for (number, handover) in handovers.drain(..).enumerate() {
+        for (number, (handover, buffers)) in handovers.drain(..).zip(buffers).enumerate() {
             let place = files.map_or(Place::Process, |files| Place::Files(files.clone(), number));
             let share = settings.of_one(count);
             let (none, now) = (Rules::empty(), clock::seconds());
@@ -76,7 +77,7 @@ impl Workers {
                 Pipeline::with_tables(&share, &none, place, now).map_err(io::Error::other)?;
             pipeline.share(homes, number);
             pipeline.bring_ahead(&ahead);
-            let (worker, commands) = Worker::new(buffers, pipeline, handover)?;
+            let (worker, commands) = Worker::new(*buffers, pipeline, handover)?;
             let core = cores.get(number).copied();
             let thread = thread::Builder::new()
                 .name(format!("worker-{number}"))

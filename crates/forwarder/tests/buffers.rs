@@ -16,7 +16,10 @@ fn a_frame_that_is_too_long_and_one_that_finds_no_buffer_have_their_names() {
         "64",
     ];
     let environment = Environment::start(&words.map(String::from)).expect("DPDK starts");
-    let buffers = Buffers::new(&environment, 63, 1).expect("there is memory");
+    let of_two = Buffers::of_workers(&environment, 126, 2).expect("there is memory");
+    let [buffers, others] = of_two.as_slice() else {
+        panic!("not those of two workers");
+    };
     let refused = buffers.hold(&[0; 2_305]).map(drop);
     assert_eq!(refused, Err(Drop::FrameTooLong));
     let mut held = Vec::new();
@@ -27,6 +30,10 @@ fn a_frame_that_is_too_long_and_one_that_finds_no_buffer_have_their_names() {
         }
     };
     assert_eq!((held.len(), refused), (63, Drop::NoBuffer));
+    assert!(
+        others.hold(&[0; 60]).is_ok(),
+        "the other worker has its own"
+    );
     held.clear();
     assert!(buffers.hold(&[0; 60]).is_ok(), "they are free again");
 }

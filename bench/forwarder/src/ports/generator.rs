@@ -69,14 +69,15 @@ impl Generator {
 
 /// The generator's own process.
 pub fn run(directory: &str, core: &str, queues: &str) -> Result<(), String> {
-    let queues = queues
+    let queues: usize = queues
         .parse()
         .map_err(|error| format!("{queues}: {error}"))?;
     let environment = environment(core)?;
-    let pool = Pool::new(&environment, "generator", 8_191, 2048 + 128).ok_or("no memory")?;
+    let pool = Pool::new(&environment, "generator", 8_191, 2048 + 128, 1).ok_or("no memory")?;
     let wires = Wires::existing(directory);
     let open = |number: usize| {
-        Port::open(&wires.server(number), &pool, queues, 1024).map_err(|error| error.to_string())
+        Port::open(&wires.server(number), &vec![pool; queues], 1024)
+            .map_err(|error| error.to_string())
     };
     let (_wan_port, wan) = open(rules::WAN_PORT)?;
     let (_vnf_port, vnf) = open(rules::VNF_PORT)?;

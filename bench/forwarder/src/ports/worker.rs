@@ -67,11 +67,11 @@ static PACKETS: AtomicU64 = AtomicU64::new(0);
 /// The worker's own process.
 pub fn run(directory: &str, core: &str) -> Result<(), String> {
     let environment = environment(core)?;
-    let pool = Pool::new(&environment, "worker", 8_191, 2048 + 128).ok_or("no memory")?;
+    let pool = Pool::new(&environment, "worker", 8_191, 2048 + 128, 1).ok_or("no memory")?;
     let wires = Wires::existing(directory);
     let open = |number: usize| {
         let (_, mut queues) =
-            Port::open(&wires.client(number), &pool, 1, 1024).map_err(|error| error.to_string())?;
+            Port::open(&wires.client(number), &[pool], 1024).map_err(|error| error.to_string())?;
         Ok::<_, String>(queues.remove(0))
     };
     let queues = [open(rules::WAN_PORT)?, open(rules::VNF_PORT)?];

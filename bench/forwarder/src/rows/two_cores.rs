@@ -8,6 +8,7 @@
 //! medians of rounds in turns.
 
 use super::{Bench, stay_on};
+use crate::DATA_ROOM;
 use crate::clock::{median, processor_time, reading_cost};
 use crate::frames::{Draw, Writer};
 use crate::results::{Better, Results};
@@ -37,6 +38,8 @@ const ROUNDS: u64 = 4;
 const WHOLE: f64 = 0.95;
 /// Buffers a worker keeps for its next frames.
 const KEPT: usize = 3 * BURST * BURSTS;
+/// Buffers there are for each worker: the other may keep some of them, and some wait in rings.
+const BUFFERS: u32 = 4_095;
 
 /// Which frames arrive at a worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,10 +55,13 @@ struct Place {
     handover: Option<Handover<Mbuf>>,
     /// Connections that are at home here.
     own: Vec<u32>,
+    pool: Pool,
 }
 
 struct Worker {
     pipeline: Pipeline<Mbuf>,
+    /// What it makes frames in.
+    pool: Pool,
     handover: Option<Handover<Mbuf>>,
     /// Connections that are at home here.
     own: Vec<u32>,
@@ -107,7 +113,8 @@ fn rate(workers: &[Commands], arrive: Arrive, seed: u64) -> (f64, u64) {
 
 /// What all workers are measured with.
 struct Team {
-    pool: Pool,
+    /// Of workers: each has one of its own, as in the product.
+    pools: [Pool; 6],
     rules: Rules,
     writer: Writer,
     cores: [usize; 2],
@@ -124,7 +131,11 @@ impl Team {
         };
         let macs = vec![PORT_MAC; set.ports.len()];
         Team {
-            pool: bench.pool,
+            pools: std::array::from_fn(|number| {
+                let name = format!("two-cores-{number}");
+                Pool::new(&bench.environment, &name, BUFFERS, DATA_ROOM, 2)
+                    .expect("there is memory")
+            }),
             rules: compile(&set, &macs, &mut Registry::default()).expect("the rules are right"),
             writer: Writer::new(VNF_EGRESS_MAC, PORT_MAC),
             cores: [bench.core, bench.other_core],
@@ -133,14 +144,9 @@ impl Team {
         }
     }
 
-    fn frame(&self, bytes: &[u8]) -> Mbuf {
-        let mut frame = self.pool.allocate().expect("the pool is large enough");
-        assert!(frame.set(bytes), "it fits");
-        frame
-    }
-
-    /// What so many workers are made of that know each other.
-    fn places(&self, count: usize, flows: u32) -> Vec<Place> {
+    /// What workers with such pools are made of that know each other.
+    fn places(&self, pools: &[Pool], flows: u32) -> Vec<Place> {
+        let count = pools.len();
         let homes = Homes::new(KEY, count);
         let handovers: Vec<Option<Handover<Mbuf>>> = match count {
             1 => vec![None],
@@ -155,12 +161,13 @@ impl Team {
             let packet = IpPacket::parse(&frame[14..]).expect("a packet of ours");
             own[homes.of(&packet.tuple)].push(connection);
         }
-        let places = handovers.into_iter().zip(own).enumerate();
-        let places = places.map(|(number, (handover, own))| Place {
+        let places = handovers.into_iter().zip(own).zip(pools).enumerate();
+        let places = places.map(|(number, ((handover, own), &pool))| Place {
             homes,
             number,
             handover,
             own,
+            pool,
         });
         places.collect()
     }
@@ -172,6 +179,7 @@ impl Team {
             number,
             mut handover,
             own,
+            pool,
         } = place;
         let settings = Settings {
             memory_v4: (256 << 20) / homes.workers(),
@@ -192,6 +200,7 @@ impl Team {
         }
         let mut worker = Worker {
             pipeline,
+            pool,
             handover,
             own,
             spare: Vec::new(),
@@ -205,7 +214,7 @@ impl Team {
     fn open(&self, worker: &mut Worker) {
         let first = self.writer.frame(worker.own[0]);
         for (port, bytes) in [(VNF_PORT, first.to_vec()), (WAN_PORT, rules::peer_answer())] {
-            let mut burst = vec![self.frame(&bytes)];
+            let mut burst = vec![frame(worker.pool, &bytes)];
             worker
                 .pipeline
                 .process_handed(&self.rules, port, &mut burst, 0, &mut worker.out);
@@ -214,7 +223,7 @@ impl Team {
         for connections in worker.own.chunks(BURST) {
             let frames = connections
                 .iter()
-                .map(|&connection| self.frame(&self.writer.frame(connection)));
+                .map(|&connection| frame(worker.pool, &self.writer.frame(connection)));
             let mut burst = frames.collect();
             worker
                 .pipeline
@@ -255,7 +264,7 @@ impl Team {
                     done.send((rate, worker.full())).expect("somebody asked");
                 }
             });
-            // One after the other: threads on one processor that take buffers from the pool wait for each other's turns.
+            // One after the other: they share the processor until they are bound.
             results.recv().expect("it is ready");
             Commands { order, results }
         });
@@ -279,7 +288,7 @@ impl Team {
                             assert!(frame.set(&bytes), "it fits");
                             frame
                         }
-                        None => self.frame(&bytes),
+                        None => frame(worker.pool, &bytes),
                     });
                 }
             }
@@ -299,6 +308,13 @@ impl Team {
         }
         median(stretches)
     }
+}
+
+/// A frame in a buffer of a pool.
+fn frame(pool: Pool, bytes: &[u8]) -> Mbuf {
+    let mut frame = pool.allocate().expect("the pool is large enough");
+    assert!(frame.set(bytes), "it fits");
+    frame
 }
 
 /// Measures both sizes.
@@ -324,7 +340,7 @@ pub fn profile(bench: &Bench, flows: u32, round: Duration, at_home: bool) -> f64
         false => Arrive::Anywhere,
     };
     thread::scope(|scope| {
-        let workers = team.start(scope, team.places(2, flows), flows);
+        let workers = team.start(scope, team.places(&team.pools[..2], flows), flows);
         let rates = (0..5).map(|seed| rate(&workers, arrive, seed).0);
         median(rates.collect())
     })
@@ -349,12 +365,13 @@ impl Round {
 
 fn measure_size(bench: &Bench, team: &Team, flows: u32, label: &str, results: &mut Results) {
     let (rounds, full) = thread::scope(|scope| {
-        let start = |count| team.start(scope, team.places(count, flows), flows);
+        let places = |pools: &[Pool]| team.places(pools, flows);
         // Those that hand frames over are others: it mixes the buffers of both, which then lie in no order.
-        let (two, mixed) = (start(2), start(2));
-        let mut apart = team.places(1, flows);
-        apart.append(&mut team.places(1, flows));
-        let apart = team.start(scope, apart, flows);
+        let [a, b, c, d, e, f] = team.pools;
+        let two = team.start(scope, places(&[a, b]), flows);
+        let mixed = team.start(scope, places(&[c, d]), flows);
+        let apart = [places(&[e]), places(&[f])];
+        let apart = team.start(scope, apart.into_iter().flatten().collect(), flows);
         let mut full = 0;
         let rounds: Vec<Round> = (0..ROUNDS * bench.repetitions)
             .map(|seed| {
