@@ -10,7 +10,9 @@ fn main() {
     build
         .file("src/shim.c")
         .flag("-march=x86-64-v2")
-        .flag("-Wno-deprecated-declarations");
+        .flag("-Wno-deprecated-declarations")
+        // What a header is missing for would return a number, whatever it is.
+        .flag("-Werror=implicit-function-declaration");
     // DPDK's headers are compiled for at least SSE4.2; its flags name rte_config.h.
     build.flag("-include").flag("rte_config.h");
     for path in &library.include_paths {

@@ -9,7 +9,7 @@
 //! Every veth keeps its offloads: checksums unfilled, super-packets of 64 KB.
 
 #[path = "../needs.rs"]
-mod needs;
+pub mod needs;
 
 use std::env;
 use std::process::{Child, Command, Output, Stdio};

@@ -131,15 +131,19 @@ fn filtered_rules() -> contract::RuleSet {
     set
 }
 
-/// Starts the forwarder, and a server in `internet`; returns when it answers. Nothing where the kernel has no such sockets.
-fn start(rules: &contract::RuleSet, more: &str) -> Option<[Background; 2]> {
+fn start_forwarder(rules: &contract::RuleSet, more: &str) -> Background {
     network::build_one();
     fs::write("/run/rules.pb", rules.encode_to_vec()).expect("/run is writable");
     let forwarder = format!(
         "{PROGRAM} --site east --name f1 --rules /run/rules.pb --status /run/status.pb --metrics off {more}"
     );
+    Background::start("east", &forwarder)
+}
+
+/// Starts the forwarder, and a server in `internet`; returns when it answers. Nothing where the kernel has no such sockets.
+fn start(rules: &contract::RuleSet, more: &str) -> Option<[Background; 2]> {
     let processes = [
-        Background::start("east", &forwarder),
+        start_forwarder(rules, more),
         Background::start("internet", "iperf3 -s"),
     ];
     let mut unsupported = false;
@@ -152,7 +156,7 @@ fn start(rules: &contract::RuleSet, more: &str) -> Option<[Background; 2]> {
             || status.ports.len() == rules.ports.len() && status.ports.iter().all(|port| port.up)
     });
     if unsupported {
-        eprintln!("skipped: this kernel has no such sockets");
+        network::needs::missing("a kernel with such sockets");
         return None;
     }
     eventually("the server listens", || {
@@ -290,6 +294,35 @@ fn af_xdp_finishes_the_checksums_that_veth_leaves() {
         return;
     };
     assert_transfers();
+}
+
+/// Each port has one queue, of one worker: much is handed over, and leaves from buffers of the other's.
+#[test]
+fn af_xdp_carries_tcp_between_two_workers() {
+    if !isolated("af_xdp_carries_tcp_between_two_workers") {
+        return;
+    }
+    let Some(_processes) = start(&rules(Device::AfXdp), "--workers 2") else {
+        return;
+    };
+    assert_transfers();
+}
+
+#[test]
+fn an_af_xdp_port_that_finds_too_few_buffers_says_what_to_give() {
+    if !isolated("an_af_xdp_port_that_finds_too_few_buffers_says_what_to_give") {
+        return;
+    }
+    let _forwarder = start_forwarder(&rules(Device::AfXdp), "--buffers 1024");
+    eventually("the ports do not open", || {
+        let ports = status().ports;
+        let told = |port: &contract::PortStatus| {
+            let needed = ["af_xdp: it takes 2048", "--buffers"];
+            !port.up && needed.iter().all(|word| port.error.contains(word))
+        };
+        assert!(ports.iter().all(told), "{ports:?}");
+        !ports.is_empty()
+    });
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn figure7(results: &Results) -> Chart {
             bar("+ affinity, 1 flow", 44.0, "affinity", 1),
             bar("+ affinity, 50 flows", 33.0, "affinity", 50),
         ],
-        note: "Paper: Open vSwitch, the rate between two VNFs. Ours: this forwarder, processor time per packet from \
+        note: "Paper: Open vSwitch, the rate between two VNFs. Ours: this forwarder, time per packet from \
                receiving to sending over shared-memory ports, both included.",
     }
 }

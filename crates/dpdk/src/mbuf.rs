@@ -64,7 +64,7 @@ unsafe extern "C" {
 
 /// Buffers that ports receive into. It lives as long as the process.
 #[derive(Clone, Copy, Debug)]
-#[repr(transparent)]
+#[repr(transparent)] // the shim is given arrays of them
 pub struct Pool(NonNull<c_void>);
 
 // SAFETY: DPDK's pools may be used by every thread.
@@ -73,8 +73,8 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// A pool of `count` buffers with `data_room` bytes each, headroom (128 bytes) included, for so many threads: each keeps a few for
-    /// itself. Nothing when there is no memory for it or the name is taken.
+    /// A pool of `count` buffers with `data_room` bytes each, headroom (128 bytes) included. Each of so many registered threads, two at least, keeps up to
+    /// 3/8 of the pool divided by their number, and 384 at most, for itself. Nothing when there is no memory for it or the name is taken.
     pub fn new(
         _: &Environment,
         name: &str,
@@ -121,7 +121,7 @@ impl Drop for KnownThread {
 }
 
 /// A packet buffer of one segment, owned.
-#[repr(transparent)]
+#[repr(transparent)] // the shim is given arrays of them
 #[derive(Debug)]
 pub struct Mbuf(NonNull<RawMbuf>);
 

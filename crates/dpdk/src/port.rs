@@ -89,7 +89,7 @@ impl Port {
     /// rings of about `descriptors` buffers each.
     ///
     /// # Errors
-    /// There is no such device, or it cannot be configured.
+    /// There is no such device, it cannot be configured, or there is no pool.
     pub fn open(
         devargs: &str,
         pools: &[Pool],
@@ -103,7 +103,7 @@ impl Port {
     /// the only one receives into the pool with the number `alone`.
     ///
     /// # Errors
-    /// As for [`Port::open`].
+    /// As for [`Port::open`], or there are not so many pools as `alone` says.
     pub fn open_spread(
         devargs: &str,
         pools: &[Pool],

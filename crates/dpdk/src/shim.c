@@ -2,6 +2,7 @@
  * functions and macros that only C can use. One call serves a whole burst. */
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -12,6 +13,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
+#include <rte_mbuf_pool_ops.h>
 #include <rte_mempool.h>
 
 /* mbuf.rs reads these fields itself. */
@@ -61,11 +63,48 @@ int sb_eal_cleanup(void) {
 	return rte_eal_cleanup();
 }
 
-struct rte_mempool *sb_pool_create(const char *name, unsigned count, uint16_t data_room, unsigned threads) {
-	/* What each thread may keep for itself: it keeps half as many again before it gives some back, and a pool must not end up there. */
-	unsigned kept = RTE_MIN(256u, count / (4 * RTE_MAX(threads, 2u)));
+/* Takes a pool's last buffers out of it, so that the rest lie in as many bytes as they would have without gaps: AF_XDP's driver shows the
+ * kernel no more, and the kernel sends nothing from what is behind. There are gaps at the ends of pages where there are huge ones. */
+static int leave_out_last(struct rte_mempool *pool) {
+	const struct rte_mempool_memhdr *memory = STAILQ_FIRST(&pool->mem_list);
+	const char *end = (const char *)memory->addr + (size_t)pool->populated_size * (pool->header_size + pool->elt_size + pool->trailer_size);
+	void **buffers = malloc(pool->populated_size * sizeof(*buffers));
+	unsigned buffer;
+	int error;
 
-	return rte_pktmbuf_pool_create(name, count, kept, 0, data_room, rte_socket_id());
+	if (buffers == NULL)
+		return -ENOMEM;
+	error = rte_mempool_get_bulk(pool, buffers, pool->populated_size);
+	for (buffer = 0; error == 0 && buffer < pool->populated_size; buffer++)
+		if (pool->nb_mem_chunks > 1 || (const char *)buffers[buffer] + pool->elt_size + pool->trailer_size <= end)
+			rte_mempool_put(pool, buffers[buffer]);
+	free(buffers);
+	return error;
+}
+
+struct rte_mempool *sb_pool_create(const char *name, unsigned count, uint16_t data_room, unsigned threads) {
+	/* What each thread may keep for itself: it keeps half as many again before it gives some back, and a pool must not end up there. Beside one that
+	 * forwards there is the main thread. */
+	unsigned kept = RTE_MIN(256u, count / (4 * RTE_MAX(threads, 2u)));
+	/* Only cards need buffers that no page ends in, and they need huge pages. Small pages would hold one buffer each. */
+	unsigned flags = rte_eal_has_hugepages() ? 0 : RTE_MEMPOOL_F_NO_IOVA_CONTIG;
+	struct rte_pktmbuf_pool_private room = {.mbuf_data_room_size = data_room};
+	struct rte_mempool *pool = rte_mempool_create_empty(name, count, sizeof(struct rte_mbuf) + data_room, kept, sizeof(room),
+							    rte_socket_id(), flags);
+
+	if (pool == NULL)
+		return NULL;
+	rte_pktmbuf_pool_init(pool, &room);
+	if (rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL) != 0 || rte_mempool_populate_default(pool) < 0) {
+		rte_mempool_free(pool);
+		return NULL;
+	}
+	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
+	if (leave_out_last(pool) != 0) {
+		rte_mempool_free(pool);
+		return NULL;
+	}
+	return pool;
 }
 
 unsigned sb_pool_available(const struct rte_mempool *pool) {

@@ -38,8 +38,19 @@ fn a_device_that_can_spread_packets_gets_a_queue_for_each_worker() {
         "it has three queues"
     );
     port.close(queues).expect("it closes");
-    let (port, queues) = Port::open_spread("net_ring0", &pools, 2, 64).expect("it opens");
-    assert_eq!(queues.len(), 1, "a ring cannot spread");
+    let opened = support::with_capture(&[60; 8], |device| Port::open_spread(device, &pools, 2, 64));
+    let (port, mut queues) = opened.expect("it opens");
+    assert_eq!(queues.len(), 1, "a capture cannot spread");
     assert_eq!(port.spreading(), None);
+    let before = pools.map(|pool| pool.available());
+    let mut packets: Vec<Mbuf> = Vec::new();
+    assert_eq!(queues[0].receive(&mut packets), 8);
+    let after = pools.map(|pool| pool.available());
+    assert_eq!(after, [before[0], before[1], before[2] - 8]);
+    packets.clear();
     port.close(queues).expect("it closes");
+    for alone in [3, usize::from(u16::MAX) + 1] {
+        let refused = Port::open_spread("net_null1", &pools, alone, 64);
+        assert_eq!(refused.unwrap_err().number, 22, "there is no such pool");
+    }
 }

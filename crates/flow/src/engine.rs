@@ -93,7 +93,7 @@ pub enum HashFunction {
 }
 
 /// The widest instructions of the processor that look-ups may use. Hashes are the same with all of them, and so are tables and
-/// their files; a processor without them uses what it has.
+/// their files; a processor without them uses what it has, and SipHash-1-3 none of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Instructions {
     /// As wide as there are: AVX-512.
@@ -139,6 +139,19 @@ impl Picked {
 }
 
 impl Picked {
+    /// What it uses; nothing where hashes are SipHash's.
+    pub(crate) fn instructions(&self) -> Option<Instructions> {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => Some(Instructions::Widest),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => Some(Instructions::Avx2),
+            #[cfg(target_arch = "x86_64")]
+            Self::Aes(_) => Some(Instructions::Aes),
+            Self::Portable(_) => None,
+        }
+    }
+
     /// Engines of one family compute the same hashes.
     pub(crate) fn family(&self) -> u32 {
         match self {

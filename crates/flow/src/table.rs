@@ -5,7 +5,7 @@ use std::hint::select_unpredictable;
 use crate::ahead::{Front, PagesAhead};
 use crate::bucket::{Bucket, Stored};
 use crate::config::{Config, ConfigError};
-use crate::engine::{Engine, Picked, Processor, Task, multiplier};
+use crate::engine::{Engine, Instructions, Picked, Processor, Task, multiplier};
 use crate::entry::{
     FIRST, FlowEntry, Found, Hops, PLACE_MASK, Position, SECOND, age_of, low_with, state_of,
 };
@@ -314,6 +314,11 @@ impl<K: FlowKey> FlowTable<K> {
     #[inline]
     pub fn moves(&self) -> u64 {
         self.moves
+    }
+
+    /// The processor's instructions that look-ups use; nothing where the hash function is the portable one.
+    pub fn instructions(&self) -> Option<Instructions> {
+        self.engine.instructions()
     }
 
     /// Figures about the table.

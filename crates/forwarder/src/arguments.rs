@@ -17,20 +17,20 @@ pub const USAGE: &str = "usage: switchboard-forwarder --site SITE --name FORWARD
   --spare                  wait until another process of this forwarder has ended (needs --flow-directory), then take over
   --metrics ADDRESS        where metrics are served over HTTP (default 127.0.0.1:9470; off: nowhere)
   --capture-socket FILE    where captures are served (default: capture.sock in the state directory)
-  --memory-mb N            DPDK's memory without huge pages (default 64, or 24 for each worker if that is more)
+  --memory-mb N            DPDK's memory without huge pages (default 64, or 32 for each worker if that is more)
   --huge-pages             take DPDK's memory from huge pages, which network cards need (ports by devargs such as 0000:03:00.0)
-  --buffers N              packet buffers, which workers share evenly, at least 512 each (default 8192, or 4096 for each worker if that is more)
+  --buffers N              packet buffers, which workers share evenly, at least 512 each (default 8192 each)
   --flow-memory-mb N       limit of the flow tables (default 1024)";
 
 /// Flow tables of a worker, in files, take so much when they are empty.
 const LEAST_FLOW_MEMORY_MB: usize = 8;
 /// A burst of a worker, and what waits in rings meanwhile.
 const LEAST_BUFFERS: u32 = 512;
+/// For each worker: three ports of AF_XDP take most of them.
 const BUFFERS: u32 = 8_192;
-const BUFFERS_OF_ONE: u32 = 4_096;
-/// For buffers, short and long.
+/// For buffers, short and long: of a forwarder, and for each worker.
 const MEMORY_MB: u32 = 64;
-const MEMORY_MB_OF_ONE: u32 = 24;
+const MEMORY_MB_OF_ONE: u32 = 32;
 
 /// What the command line says.
 pub struct Arguments {
@@ -57,8 +57,7 @@ pub struct Arguments {
 impl Arguments {
     /// Packet buffers.
     pub fn buffers(&self) -> u32 {
-        let default = BUFFERS.max(BUFFERS_OF_ONE * self.workers as u32);
-        self.buffers.unwrap_or(default)
+        self.buffers.unwrap_or(BUFFERS * self.workers as u32)
     }
 
     /// Megabytes of DPDK's memory without huge pages.
@@ -200,4 +199,28 @@ fn check_memory(arguments: &Arguments) -> Result<(), String> {
         return Err("--memory-mb: 0 hold no packet; give 16 or more".to_string());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of so many workers, which this machine may have no processors for.
+    fn memory(workers: usize, given: &str) -> (u32, u32) {
+        let words = format!("--site s --name f --rules r --status s {given}");
+        let words = words.split_whitespace().map(String::from);
+        let arguments = Arguments {
+            workers,
+            ..parse(words).expect("they are right")
+        };
+        (arguments.buffers(), arguments.memory_mb())
+    }
+
+    #[test]
+    fn memory_grows_with_workers_unless_it_is_given() {
+        assert_eq!(memory(1, ""), (8_192, 64));
+        assert_eq!(memory(2, ""), (16_384, 64));
+        assert_eq!(memory(8, ""), (65_536, 256));
+        assert_eq!(memory(8, "--buffers 4096 --memory-mb 50"), (4_096, 50));
+    }
 }

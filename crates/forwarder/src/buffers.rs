@@ -22,7 +22,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Takes `count` buffers for so many workers, in equal parts, and long ones if there is memory for them; frames of several segments are
+    /// Takes up to `count` buffers for so many workers, in equal parts, and long ones if there is memory for them; frames of several segments are
     /// cut as they come where there is none. Nothing when the memory does not hold `count`.
     pub fn of_workers(
         environment: &Environment,

@@ -64,8 +64,6 @@ pub struct Identity {
     pub state_directory: Option<PathBuf>,
     /// Where its flow tables lie; in the process's memory when nothing.
     pub flow_directory: Option<PathBuf>,
-    /// How many workers it has.
-    pub workers: usize,
     /// The processors that they are bound to, in their order; none when there are none.
     pub cores: Vec<usize>,
     /// Whether it waits for another forwarder that owns the flow directory to end, instead of failing.
@@ -73,7 +71,7 @@ pub struct Identity {
 }
 
 impl Control {
-    /// Starts workers without rules, each with its buffers.
+    /// Starts workers without rules: one for each share of buffers.
     ///
     /// # Errors
     /// There are too many, there is no memory for the flow tables, or a thread does not start.
@@ -84,11 +82,11 @@ impl Control {
     ) -> io::Result<Control> {
         let (files, registry) = match &identity.flow_directory {
             Some(directory) => {
-                let tables = settings.of_one(identity.workers.max(1));
+                let tables = settings.of_one(buffers.len().max(1));
                 let tables = tables.tables(Rules::empty().timeouts);
                 let (files, registry) = FlowFiles::open(
                     directory,
-                    identity.workers,
+                    buffers.len(),
                     &tables,
                     identity.spare,
                     clock::seconds,

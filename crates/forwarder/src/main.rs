@@ -75,7 +75,6 @@ fn run(arguments: Arguments) -> io::Result<()> {
         forwarder: arguments.name.clone(),
         state_directory: arguments.state_directory.clone(),
         flow_directory: arguments.flow_directory.clone(),
-        workers: arguments.workers,
         cores: arguments.cores.clone(),
         spare: arguments.spare,
     };

@@ -22,7 +22,10 @@ use wire::MacAddress;
 const DESCRIPTORS: u16 = 512;
 
 /// Drivers that receive what the kernel sends or passes on, and do not say where it leaves checksums to the device.
-const UNSAYING: [&str; 3] = ["net_af_xdp", "net_af_packet", "net_pcap"];
+const CHECKSUMS_UNSAID: [&str; 3] = ["net_af_xdp", "net_af_packet", "net_pcap"];
+
+/// Buffers that DPDK's AF_XDP takes for a ring of the kernel's when it opens.
+const AF_XDP_BUFFERS: u32 = 2_048;
 
 /// For so long a device that does not open is tried whenever there is an occasion...
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -35,7 +38,7 @@ pub enum Queue {
     /// A DPDK device.
     Device(dpdk::Queue),
     /// A Linux interface through a driver of DPDK that does not say where checksums are left to the device, as veth's are.
-    Unsaid(dpdk::Queue),
+    ChecksumsUnsaid(dpdk::Queue),
     /// A Linux interface, through a packet socket that deals with its offloads.
     Socket(SocketQueue),
     /// An end of functions in this process.
@@ -63,7 +66,7 @@ impl Queue {
     /// Packets lost since the last call because the port's receive queue was full.
     pub fn overruns(&mut self) -> u64 {
         match self {
-            Queue::Device(queue) | Queue::Unsaid(queue) => queue.overruns(),
+            Queue::Device(queue) | Queue::ChecksumsUnsaid(queue) => queue.overruns(),
             Queue::Socket(queue) => queue.socket.overruns(),
             Queue::Native(_) => 0,
         }
@@ -72,7 +75,7 @@ impl Queue {
     /// Frames lost since the last call because no buffer can hold them; those that a packet socket counts itself left out.
     pub fn too_long(&mut self) -> u64 {
         match self {
-            Queue::Device(queue) | Queue::Unsaid(queue) => queue.too_long(),
+            Queue::Device(queue) | Queue::ChecksumsUnsaid(queue) => queue.too_long(),
             Queue::Socket(_) | Queue::Native(_) => 0,
         }
     }
@@ -217,7 +220,7 @@ impl Ports {
         };
         let workers = match queues.len() {
             1 => vec![self.next_alone()],
-            several => (0..several).collect(),
+            count => (0..count).collect(),
         };
         let open = OpenPort {
             device: device.clone(),
@@ -246,6 +249,10 @@ impl Ports {
         interface_index: Option<u32>,
     ) -> Result<(Opened, Vec<Queue>), String> {
         check(device, interface_index)?;
+        let alone = self.next_alone();
+        if matches!(device, Device::AfXdp(_)) {
+            check_af_xdp_buffers(self.pools[alone].available())?;
+        }
         let devargs = match device {
             Device::AfXdp(interface) => format!("net_af_xdp{},iface={interface}", self.opened),
             Device::VhostUser(path) => format!("net_vhost{},iface={path},client=1", self.opened),
@@ -260,14 +267,14 @@ impl Ports {
             Device::AfPacket(interface) => return self.open_sockets(interface),
         };
         let (port, queues) =
-            Port::open_spread(&devargs, &self.pools, self.next_alone(), DESCRIPTORS).map_err(
-                |error| match error.is_absent() {
+            Port::open_spread(&devargs, &self.pools, alone, DESCRIPTORS).map_err(|error| {
+                match error.is_absent() {
                     true => format!("{error}{}", hint(device)),
                     false => error.to_string(),
-                },
-            )?;
-        let kind = match UNSAYING.contains(&port.driver()) {
-            true => Queue::Unsaid,
+                }
+            })?;
+        let kind = match CHECKSUMS_UNSAID.contains(&port.driver()) {
+            true => Queue::ChecksumsUnsaid,
             false => Queue::Device,
         };
         let queues = queues.into_iter().map(kind).collect();
@@ -441,6 +448,15 @@ fn check(device: &Device, interface_index: Option<u32>) -> Result<(), String> {
             ))
         }
         _ => Ok(()),
+    }
+}
+
+fn check_af_xdp_buffers(available: u32) -> Result<(), String> {
+    match available > AF_XDP_BUFFERS {
+        true => Ok(()),
+        false => Err(format!(
+            "af_xdp: it takes {AF_XDP_BUFFERS} packet buffers, and its worker has {available} left; give the forwarder more (--buffers, --memory-mb)"
+        )),
     }
 }
 

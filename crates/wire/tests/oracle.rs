@@ -185,12 +185,17 @@ fn tshark_agrees_on_every_field_of_thousands_of_packets() {
 /// What tshark's message of a packet contains that has this error.
 fn in_their_words(error: ParseError) -> &'static str {
     match error {
+        // Of which header, the status of IPv4's tells.
         ParseError::Ipv4BadChecksum => "Bad checksum",
         ParseError::Ipv4BadHeaderLength => "Bogus IP header length",
         ParseError::Ipv4BadTotalLength => "Bogus IP length",
         ParseError::Ipv6BadPayloadLength => "payload length exceeds framing length",
-        // It is cut short.
-        _ => "Malformed Packet",
+        // A header or label stack ends with the packet, or nothing is behind it.
+        ParseError::EthernetTruncated
+        | ParseError::Ipv4Truncated
+        | ParseError::Ipv6Truncated
+        | ParseError::InnerNotIp => "Malformed Packet",
+        other => panic!("no capture here has {other}"),
     }
 }
 
@@ -208,13 +213,11 @@ fn tshark_sees_what_is_wrong_with_what_is_refused() {
             .is_some_and(|extension| extension == "pcap")
         {
             let capture = Capture::read(&path);
-            let refused = |frame: &&Vec<u8>| Layers::of(capture.link, frame).error.is_some();
-            let frames = capture.packets.iter().filter(refused);
-            packets.extend(
-                frames
-                    .filter(|_| capture.link == capture::ETHERNET)
-                    .cloned(),
-            );
+            let refused = |frame: &Vec<u8>| Layers::of(capture.link, frame).error.is_some();
+            let before = packets.len();
+            packets.extend(capture.packets.into_iter().filter(refused));
+            let others = packets.len() > before && capture.link != capture::ETHERNET;
+            assert!(!others, "{path:?} is not of Ethernet");
         }
     }
     assert!(packets.len() > 30, "only {} are refused", packets.len());
@@ -295,6 +298,7 @@ fn compare(name: &str, packets: Vec<Vec<u8>>, flawless: bool) -> Option<usize> {
     for (number, (frame, mut theirs)) in capture.packets.iter().zip(decoded).enumerate() {
         let layers = Layers::of(capture.link, frame);
         let what = || format!("{name} packet {number} {}: {frame:02x?}", layers.summary());
+        let ipv4 = theirs.get("ip.checksum.status").cloned();
         let statuses = CHECKSUMS
             .map(|name| theirs.remove(name).unwrap_or_default())
             .concat();
@@ -303,6 +307,14 @@ fn compare(name: &str, packets: Vec<Vec<u8>>, flawless: bool) -> Option<usize> {
             assert!(!flawless, "{}", what());
             let word = in_their_words(error);
             assert!(message.contains(word), "{message:?} of {}", what());
+            let is_wrong = |of: &Vec<String>| of.iter().any(|status| status == "0");
+            if error == ParseError::Ipv4BadChecksum {
+                assert!(
+                    ipv4.as_ref().is_some_and(is_wrong),
+                    "{ipv4:?} of {}",
+                    what()
+                );
+            }
             continue;
         }
         let Fields(ours) = Fields::of(capture.link, frame);

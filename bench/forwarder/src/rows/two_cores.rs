@@ -367,11 +367,12 @@ fn measure_size(bench: &Bench, team: &Team, flows: u32, label: &str, results: &m
     let (rounds, full) = thread::scope(|scope| {
         let places = |pools: &[Pool]| team.places(pools, flows);
         // Those that hand frames over are others: it mixes the buffers of both, which then lie in no order.
-        let [a, b, c, d, e, f] = team.pools;
-        let two = team.start(scope, places(&[a, b]), flows);
-        let mixed = team.start(scope, places(&[c, d]), flows);
-        let apart = [places(&[e]), places(&[f])];
-        let apart = team.start(scope, apart.into_iter().flatten().collect(), flows);
+        let (two, others) = team.pools.split_at(2);
+        let (mixed, apart) = others.split_at(2);
+        let two = team.start(scope, places(two), flows);
+        let mixed = team.start(scope, places(mixed), flows);
+        let apart = apart.chunks(1).flat_map(places).collect();
+        let apart = team.start(scope, apart, flows);
         let mut full = 0;
         let rounds: Vec<Round> = (0..ROUNDS * bench.repetitions)
             .map(|seed| {

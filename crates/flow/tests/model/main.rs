@@ -98,6 +98,7 @@ fn check<K: FlowKey>(
                 ..Config::new(memory_limit, [seed as u8 ^ 0x5a; 16])
             };
             let table = FlowTable::<K>::new(&config).unwrap();
+            assert_uses(table.instructions(), hash_function, instructions);
             let keys = if cfg!(miri) { keys / 100 } else { keys };
             let operations = if cfg!(miri) {
                 operations / 400
@@ -115,6 +116,27 @@ fn check<K: FlowKey>(
         }
     }
     total
+}
+
+/// The table uses the instructions that it may, where this processor has them.
+fn assert_uses(used: Option<Instructions>, hash: HashFunction, widest: Instructions) {
+    if hash == HashFunction::Portable {
+        assert_eq!(used, None);
+        return;
+    }
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        let has_aes = std::is_x86_feature_detected!("aes");
+        // Whatever has AVX-512 with VBMI has all of these.
+        let has = match widest {
+            Instructions::Widest => std::is_x86_feature_detected!("avx512vbmi2"),
+            Instructions::Avx2 => std::is_x86_feature_detected!("avx2"),
+            Instructions::Aes => true,
+        };
+        if has_aes && has {
+            assert_eq!(used, Some(widest));
+        }
+    }
 }
 
 /// Whether too few sequences run for all that they are made for.

@@ -43,7 +43,7 @@ impl Transfer {
     ) -> usize {
         match queue {
             Queue::Device(queue) => queue.receive(burst),
-            Queue::Unsaid(queue) => {
+            Queue::ChecksumsUnsaid(queue) => {
                 let before = burst.len();
                 let received = queue.receive(burst);
                 for frame in &mut burst[before..] {
@@ -113,7 +113,7 @@ impl Transfer {
     #[inline]
     pub(super) fn send(&mut self, queue: &mut Queue, frames: &mut Vec<Mbuf>) -> usize {
         match queue {
-            Queue::Device(queue) | Queue::Unsaid(queue) => queue.send(frames),
+            Queue::Device(queue) | Queue::ChecksumsUnsaid(queue) => queue.send(frames),
             Queue::Socket(queue) => send_by_socket(&mut queue.socket, frames),
             Queue::Native(_) => 0, // has frames pass by its functions, see Worker::pass
         }

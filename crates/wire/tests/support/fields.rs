@@ -43,6 +43,7 @@ pub const NAMES: &[&str] = &[
     "ieee8021ad.dei",
     "ieee8021ad.id",
     "ieee8021ad.priority",
+    "ieee8021ah.etype",
     "ip.checksum",
     "ip.dsfield",
     "ip.dst",
@@ -170,18 +171,23 @@ impl Fields {
         }
         for at in (14..header.length).step_by(vlan::TAG_LENGTH) {
             let (tag, ether_type) = vlan::Tag::parse(&bytes[at..]).unwrap();
-            // tshark does not tell what is behind a provider's tag.
             let is_provider = bytes[at - 2..at] == vlan::PROVIDER.to_be_bytes();
             let names = if is_provider {
-                ["ieee8021ad.priority", "ieee8021ad.dei", "ieee8021ad.id"]
+                // The type's field is the one of the next standard's.
+                [
+                    "ieee8021ad.priority",
+                    "ieee8021ad.dei",
+                    "ieee8021ad.id",
+                    "ieee8021ah.etype",
+                ]
             } else {
-                ["vlan.priority", "vlan.dei", "vlan.id"]
+                ["vlan.priority", "vlan.dei", "vlan.id", "vlan.etype"]
             };
             self.put(names[0], tag.priority);
             self.put(names[1], u8::from(tag.drop_eligible));
             self.put(names[2], tag.identifier);
-            if !is_provider && ether_type >= LEAST_ETHER_TYPE {
-                self.put("vlan.etype", ether_type);
+            if ether_type >= LEAST_ETHER_TYPE {
+                self.put(names[3], ether_type);
             }
         }
     }
