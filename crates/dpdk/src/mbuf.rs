@@ -55,6 +55,7 @@ unsafe extern "C" {
         threads: c_uint,
     ) -> *mut c_void;
     fn sb_pool_available(pool: *const c_void) -> c_uint;
+    fn sb_pool_common(pool: *const c_void) -> c_uint;
     fn sb_mbuf_alloc(pool: *mut c_void) -> *mut RawMbuf;
     fn sb_mbuf_free(mbuf: *mut RawMbuf);
     fn sb_mbuf_linearize(mbuf: *mut RawMbuf) -> c_int;
@@ -73,8 +74,8 @@ unsafe impl Send for Pool {}
 unsafe impl Sync for Pool {}
 
 impl Pool {
-    /// A pool of `count` buffers with `data_room` bytes each, headroom (128 bytes) included. Each of so many registered threads, two at least, keeps up to
-    /// 3/8 of the pool divided by their number, and 384 at most, for itself. Nothing when there is no memory for it or the name is taken.
+    /// A pool of `count` buffers (up to 1/16 less with huge pages) with `data_room` bytes each, headroom (128 bytes) included. So many registered threads,
+    /// and the main one, keep up to 3/8 of it for themselves, all together. Nothing when there is no memory for it in one piece or the name is taken.
     pub fn new(
         _: &Environment,
         name: &str,
@@ -92,6 +93,12 @@ impl Pool {
     pub fn available(&self) -> u32 {
         // SAFETY: pools are never freed.
         unsafe { sb_pool_available(self.0.as_ptr()) }
+    }
+
+    /// The same without those that threads keep for themselves.
+    pub fn common(&self) -> u32 {
+        // SAFETY: pools are never freed.
+        unsafe { sb_pool_common(self.0.as_ptr()) }
     }
 
     /// An empty buffer; nothing when all are in use.

@@ -64,28 +64,32 @@ int sb_eal_cleanup(void) {
 }
 
 /* Takes a pool's last buffers out of it, so that the rest lie in as many bytes as they would have without gaps: AF_XDP's driver shows the
- * kernel no more, and the kernel sends nothing from what is behind. There are gaps at the ends of pages where there are huge ones. */
+ * kernel no more, from the first one's, and the kernel sends nothing from elsewhere. There are gaps at the ends of pages where there are huge ones.
+ * -ENOMEM where they lie in several pieces of memory, as in a memory that is nearly full. */
 static int leave_out_last(struct rte_mempool *pool) {
-	const struct rte_mempool_memhdr *memory = STAILQ_FIRST(&pool->mem_list);
-	const char *end = (const char *)memory->addr + (size_t)pool->populated_size * (pool->header_size + pool->elt_size + pool->trailer_size);
+	const char *start = STAILQ_FIRST(&pool->mem_list)->addr;
+	const char *end = start + (size_t)pool->populated_size * (pool->header_size + pool->elt_size + pool->trailer_size);
 	void **buffers = malloc(pool->populated_size * sizeof(*buffers));
-	unsigned buffer;
-	int error;
+	unsigned number, stay = 0;
 
 	if (buffers == NULL)
 		return -ENOMEM;
-	error = rte_mempool_get_bulk(pool, buffers, pool->populated_size);
-	for (buffer = 0; error == 0 && buffer < pool->populated_size; buffer++)
-		if (pool->nb_mem_chunks > 1 || (const char *)buffers[buffer] + pool->elt_size + pool->trailer_size <= end)
-			rte_mempool_put(pool, buffers[buffer]);
+	/* Past the calling thread's cache, both ways: it would keep some. */
+	if (rte_mempool_generic_get(pool, buffers, pool->populated_size, NULL) == 0)
+		for (number = 0; number < pool->populated_size; number++) {
+			const char *buffer = buffers[number];
+			if (buffer >= start && buffer + pool->elt_size + pool->trailer_size <= end)
+				buffers[stay++] = buffers[number];
+		}
+	rte_mempool_generic_put(pool, buffers, stay, NULL);
 	free(buffers);
-	return error;
+	return stay < pool->populated_size - pool->populated_size / 16 ? -ENOMEM : 0;
 }
 
 struct rte_mempool *sb_pool_create(const char *name, unsigned count, uint16_t data_room, unsigned threads) {
-	/* What each thread may keep for itself: it keeps half as many again before it gives some back, and a pool must not end up there. Beside one that
-	 * forwards there is the main thread. */
-	unsigned kept = RTE_MIN(256u, count / (4 * RTE_MAX(threads, 2u)));
+	/* What a cache has: it takes half as many again before it gives some back, and a pool must not end up in those of all threads, the main one
+	 * among them. */
+	unsigned kept = RTE_MIN(256u, count / (4 * (threads + 1)));
 	/* Only cards need buffers that no page ends in, and they need huge pages. Small pages would hold one buffer each. */
 	unsigned flags = rte_eal_has_hugepages() ? 0 : RTE_MEMPOOL_F_NO_IOVA_CONTIG;
 	struct rte_pktmbuf_pool_private room = {.mbuf_data_room_size = data_room};
@@ -95,16 +99,22 @@ struct rte_mempool *sb_pool_create(const char *name, unsigned count, uint16_t da
 	if (pool == NULL)
 		return NULL;
 	rte_pktmbuf_pool_init(pool, &room);
-	if (rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL) != 0 || rte_mempool_populate_default(pool) < 0) {
+	if (rte_mempool_set_ops_byname(pool, rte_mbuf_best_mempool_ops(), NULL) != 0 || rte_mempool_populate_default(pool) < 0 ||
+	    leave_out_last(pool) != 0) {
 		rte_mempool_free(pool);
 		return NULL;
 	}
 	rte_mempool_obj_iter(pool, rte_pktmbuf_init, NULL);
-	if (leave_out_last(pool) != 0) {
-		rte_mempool_free(pool);
-		return NULL;
-	}
 	return pool;
+}
+
+/* Buffers that are in no thread's cache either. */
+unsigned sb_pool_common(const struct rte_mempool *pool) {
+	unsigned count = rte_mempool_avail_count(pool), thread;
+
+	for (thread = 0; pool->local_cache && thread < RTE_MAX_LCORE; thread++)
+		count -= RTE_MIN(count, pool->local_cache[thread].len);
+	return count;
 }
 
 unsigned sb_pool_available(const struct rte_mempool *pool) {

@@ -3,6 +3,7 @@
 mod support;
 
 use dpdk::{Mbuf, Pool};
+use std::thread;
 
 const COUNT: u32 = 2_047;
 const ROOM: u16 = 2_176;
@@ -14,7 +15,10 @@ fn buffers_of_a_pool_have_no_gaps_between_them() {
     let environment = support::start();
     let pool = Pool::new(&environment, "packets", COUNT, ROOM, 1).expect("there is memory");
     assert_eq!(pool.available(), COUNT);
-    let held: Vec<Mbuf> = std::iter::from_fn(|| pool.allocate()).collect();
+    assert_eq!(pool.common(), COUNT);
+    // Whoever makes the pool keeps none of them from others.
+    let all = || std::iter::from_fn(|| pool.allocate()).collect();
+    let held: Vec<Mbuf> = thread::scope(|scope| scope.spawn(all).join()).expect("a thread");
     assert_eq!(held.len(), COUNT as usize);
     let mut at: Vec<usize> = held
         .iter()

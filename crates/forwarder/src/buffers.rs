@@ -7,7 +7,7 @@ use dpdk::{Environment, Mbuf, Pool};
 const DATA_ROOM: u16 = 2048 + 128 + 128;
 /// The same of a long one: as much as a buffer can have.
 const LONG_ROOM: u16 = u16::MAX;
-/// Long buffers on their way, and more for each worker.
+/// Long buffers on their way, and more for each worker (a few less with huge pages).
 const LONG: u32 = 64;
 const LONG_PER_WORKER: u32 = 48;
 

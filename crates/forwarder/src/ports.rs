@@ -251,7 +251,7 @@ impl Ports {
         check(device, interface_index)?;
         let alone = self.next_alone();
         if matches!(device, Device::AfXdp(_)) {
-            check_af_xdp_buffers(self.pools[alone].available())?;
+            check_af_xdp_buffers(self.pools[alone].common())?;
         }
         let devargs = match device {
             Device::AfXdp(interface) => format!("net_af_xdp{},iface={interface}", self.opened),
@@ -455,7 +455,7 @@ fn check_af_xdp_buffers(available: u32) -> Result<(), String> {
     match available > AF_XDP_BUFFERS {
         true => Ok(()),
         false => Err(format!(
-            "af_xdp: it takes {AF_XDP_BUFFERS} packet buffers, and its worker has {available} left; give the forwarder more (--buffers, --memory-mb)"
+            "af_xdp: it takes {AF_XDP_BUFFERS} packet buffers, and its worker has {available} left; give the forwarder more (--buffers, and --memory-mb or huge pages for them)"
         )),
     }
 }
