@@ -45,7 +45,7 @@ func newCaptureCommand() *cobra.Command {
 			"interrupted. Frames in tunnels are matched by the packet inside, and packets of both directions of a connection match.\n" +
 			"A forwarder has one capture at a time: a new one ends the one before.",
 		Example: "  switchboard capture dc --customer acme --chain web | tshark -r -\n" +
-			"  switchboard capture office/f1 --port wan --protocol tcp --destination-port 80 --snap-length 9216 --output web.pcapng",
+			"  switchboard capture office/f1 --port wan0 --protocol tcp --destination-port 80 --snap-length 9216 --output web.pcapng",
 		Args:              usageArgs(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeSiteOf(&flags.clientFlags),
 		RunE: func(command *cobra.Command, arguments []string) error {

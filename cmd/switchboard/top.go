@@ -39,8 +39,8 @@ func newTopCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "top [CHAIN]",
 		Short: "Show live rates of chains, per stage and direction",
-		Long: "Shows what every site measures of the chains, again and again. As JSON or YAML each refresh is a document of its own\n" +
-			"(--once: the only one).",
+		Long: "Shows what every site measures of the chains, again and again. Segments of TCP that pass a forwarder as one packet,\n" +
+			"as from a host beside it, count as one. As JSON or YAML each refresh is a document of its own (--once: the only one).",
 		Example:           "  switchboard top acme/web\n  switchboard top --once -o json",
 		Args:              usageArgs(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeChain(&flags.clientFlags, &flags.customer),

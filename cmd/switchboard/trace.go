@@ -34,9 +34,10 @@ func newTraceCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "trace CHAIN --customer CUSTOMER | trace --send --customer CUSTOMER --from EDGE ...",
 		Short: "Follow packets of a chain through the forwarders, or send one, and show each hop's decision",
-		Long: "Follows what passes, or with --send one packet that enters at an edge as if a host behind it had sent it. It is a\n" +
-			"TCP SYN, a UDP datagram or an echo request, and is held at the egress edge unless --leave is given. It ends with 0\n" +
-			"where the packet came to the egress edge, and with 1 where it did not; the last line says where it ended and why.",
+		Long: "Follows what passes and shows it when --duration is over, or with --send one packet that enters at an edge as if a host\n" +
+			"behind it had sent it. It is a TCP SYN, a UDP datagram or an echo request, and is held at the egress edge unless --leave is\n" +
+			"given. It ends with 0 where the packet came to the egress edge, and with 1 where it did not; the last line says where it\n" +
+			"ended and why.",
 		Example: "  switchboard trace web --customer acme --duration 5s\n" +
 			"  switchboard trace web --customer acme --protocol tcp --destination-port 80\n" +
 			"  switchboard trace --send --customer acme --from office-lan --protocol tcp \\\n" +
