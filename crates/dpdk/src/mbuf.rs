@@ -128,7 +128,7 @@ impl Drop for KnownThread {
 }
 
 /// A packet buffer of one segment, owned.
-#[repr(transparent)] // the shim is given arrays of them
+#[repr(transparent)]
 #[derive(Debug)]
 pub struct Mbuf(NonNull<RawMbuf>);
 

@@ -3,12 +3,10 @@
 //! Needs root (network namespaces); says so and passes where that is missing.
 
 mod hosts;
-#[path = "../../../test/needs.rs"]
-mod needs;
 
 use contracts::forwarder as contract;
 use contracts::forwarder::port::Device;
-use hosts::{Bench, ip, lacks_root, port, straight};
+use hosts::{Bench, ip, port, straight};
 use prost::Message;
 use std::path::Path;
 use std::thread;
@@ -50,11 +48,9 @@ fn start(bench: &mut Bench, rules: &contract::RuleSet) {
 /// DPDK's tap has an interface of the kernel's, as a machine's bridge may have it.
 #[test]
 fn a_tap_by_devargs_carries_tcp() {
-    if let Some(missing) = lacks_root() {
-        needs::missing(missing);
+    let Some(mut bench) = Bench::new("sbdevtap") else {
         return;
-    }
-    let mut bench = Bench::new("sbdevtap");
+    };
     let rules = straight(vec![
         by_devargs("office", "net_tap0,iface=tap0"),
         port("server", Device::AfPacket("server".into())),
@@ -74,11 +70,9 @@ fn a_tap_by_devargs_carries_tcp() {
 
 #[test]
 fn devices_by_devargs_carry_packets_and_those_that_do_not_open_say_what_to_give() {
-    if let Some(missing) = lacks_root() {
-        needs::missing(missing);
+    let Some(mut bench) = Bench::new("sbdev") else {
         return;
-    }
-    let mut bench = Bench::new("sbdev");
+    };
     let rules = rules(&bench.directory);
     start(&mut bench, &rules);
     bench.wait_for_answers("through devices by their arguments");

@@ -3,13 +3,11 @@
 //! Needs root (network namespaces) and `dpdk-testpmd`; says so and passes where one is missing.
 
 mod hosts;
-#[path = "../../../test/needs.rs"]
-mod needs;
 
 use contracts::forwarder as contract;
 use contracts::forwarder::local_target::Target;
 use contracts::forwarder::port::Device;
-use hosts::{Bench, CHAIN, EGRESS, edge, end, ip, lacks_root, port};
+use hosts::{Bench, CHAIN, EGRESS, edge, end, ip, port};
 use prost::Message;
 use std::path::Path;
 use std::process::Command;
@@ -105,26 +103,25 @@ fn rules(directory: &Path) -> contract::RuleSet {
     }
 }
 
-fn is_missing() -> Option<&'static str> {
+fn has_guest() -> bool {
     let runs = |program: &str, argument: &str| {
         Command::new(program)
             .arg(argument)
             .output()
             .is_ok_and(|done| done.status.success())
     };
-    if !runs("dpdk-testpmd", "--version") && !Path::new("/usr/bin/dpdk-testpmd").exists() {
-        return Some("dpdk-testpmd, of the package dpdk");
-    }
-    lacks_root()
+    runs("dpdk-testpmd", "--version") || Path::new("/usr/bin/dpdk-testpmd").exists()
 }
 
 #[test]
 fn a_guest_on_vhost_user_is_passed_both_ways_and_found_again_after_either_side_was_away() {
-    if let Some(missing) = is_missing() {
-        needs::missing(missing);
+    if !has_guest() {
+        hosts::needs::missing("dpdk-testpmd, of the package dpdk");
         return;
     }
-    let mut bench = Bench::new("sbvhu");
+    let Some(mut bench) = Bench::new("sbvhu") else {
+        return;
+    };
     ip(&["netns", "add", &bench.namespace("forwarder")]);
     ip(&["netns", "add", &bench.namespace("guest")]);
     bench.host("office", "10.1.0.2/24", "10.1.0.1");

@@ -1,5 +1,8 @@
 //! A forwarder and hosts in namespaces of their own, and rules for them.
 
+#[path = "../../../../test/needs.rs"]
+pub mod needs;
+
 use contracts::forwarder as contract;
 use contracts::forwarder::local_target::Target;
 use contracts::forwarder::port::Device;
@@ -21,16 +24,20 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// `prefix` is what names begin with.
-    pub fn new(prefix: &str) -> Bench {
+    /// `prefix` is what names begin with. Nothing, said aloud, where the test lacks root.
+    pub fn new(prefix: &str) -> Option<Bench> {
+        if lacks_root() {
+            needs::missing("root, to make network namespaces");
+            return None;
+        }
         let prefix = format!("{prefix}{}", std::process::id());
         let directory = std::env::temp_dir().join(&prefix);
         std::fs::create_dir_all(&directory).unwrap();
-        Bench {
+        Some(Bench {
             prefix,
             directory,
             processes: Vec::new(),
-        }
+        })
     }
 
     pub fn namespace(&self, name: &str) -> String {
@@ -252,17 +259,16 @@ pub fn straight(ports: Vec<contract::Port>) -> contract::RuleSet {
     }
 }
 
-/// What a test lacks that makes network namespaces.
-pub fn lacks_root() -> Option<&'static str> {
+fn lacks_root() -> bool {
     // Once for all tests of this process, which would be in each other's way.
-    static LACKS: OnceLock<Option<&str>> = OnceLock::new();
+    static LACKS: OnceLock<bool> = OnceLock::new();
     *LACKS.get_or_init(|| {
         let probe = format!("sbneedsprobe{}", std::process::id());
         let made = Command::new("ip").args(["netns", "add", &probe]).output();
         if !made.is_ok_and(|done| done.status.success()) {
-            return Some("root, to make network namespaces");
+            return true;
         }
         ip(&["netns", "delete", &probe]);
-        None
+        false
     })
 }
